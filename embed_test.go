@@ -75,7 +75,8 @@ func TestTemplatesAreWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := strings.Join(embedded, "\n"), strings.TrimSpace(string(tracked)); got != want {
+		if got, want := strings.Join(embedded,
+			"\n"), strings.TrimSpace(string(tracked)); got != want {
 			t.Errorf("embedded of %s:\n%s\nwant\n%s", dir, got, want)
 		}
 	}

@@ -548,7 +548,8 @@ func TestWorstPatternsAreTried(t *testing.T) {
 		Action: protocol.ActionDeny})
 	for i, args := range worstTexts() {
 		if d := l.s.PreToolUse(t.Context(), "bash", args); d.Deny {
-			t.Errorf("text %d, of %d bytes: got a denial, %s; want no denial", i, len(args), d.Reason)
+			t.Errorf("text %d, of %d bytes: got a denial, %s; want no denial", i, len(args),
+				d.Reason)
 		}
 	}
 }

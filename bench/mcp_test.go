@@ -39,7 +39,8 @@ func mcpServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, echo)
 	mcp.AddTool(s, &mcp.Tool{Name: "grow"},
-		func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any,
+			error) {
 			mcp.AddTool(s, &mcp.Tool{Name: in.Text}, echo)
 			return echo(ctx, r, in)
 		})

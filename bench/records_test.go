@@ -111,8 +111,8 @@ func BenchmarkQuery(b *testing.B) {
 			},
 			"tapctl": func() (int, error) { return m.countLines(ctx, tapctl, args) },
 			"sql": func() (int, error) {
-				query := fmt.Sprintf("SELECT * FROM calls WHERE %s ORDER BY ts DESC LIMIT %d", where,
-					q.want)
+				query := fmt.Sprintf("SELECT * FROM calls WHERE %s ORDER BY ts DESC LIMIT %d",
+					where, q.want)
 				a, err := cache.Query(ctx, query, records.MaxFound)
 				return len(a.Rows), err
 			},

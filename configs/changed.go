@@ -54,7 +54,8 @@ func where(key, message, place string, files ...string) Fault {
 			continue
 		}
 		offset, ok := doc.keys[key]
-		if short, _, _ := strings.Cut(key, "."); !ok && root.isList(short) { // instead of a table with the key
+		// instead of a table with the key
+		if short, _, _ := strings.Cut(key, "."); !ok && root.isList(short) {
 			offset, ok = doc.keys[short]
 		}
 		if ok {

@@ -31,7 +31,9 @@ func CheckListen(c Config) error {
 		return err
 	}
 	if c.API.Auth == AuthNone {
-		return fmt.Errorf(`%q can be reached from other machines: api.auth = "none" is for loopback only`, c.Listen)
+		return fmt.Errorf(
+			`%q can be reached from other machines: api.auth = "none" is for loopback only`,
+			c.Listen)
 	}
 	return nil
 }
@@ -43,7 +45,8 @@ func checkReach(c Config, address string) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true in a trusted network",
+		"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true in "+
+			"a trusted network",
 		address,
 	)
 }
@@ -55,7 +58,9 @@ func checkWebhooks(c Config) error {
 	}
 	_, port, _ := net.SplitHostPort(c.Webhooks.Listen)
 	if _, own, _ := net.SplitHostPort(c.Listen); port == own && port != "0" {
-		return fmt.Errorf("%q has the port of listen, which serves webhooks too: choose another one, or leave it out",
+		return fmt.Errorf(
+			"%q has the port of listen, which serves webhooks too: choose another one, "+
+				"or leave it out",
 			c.Webhooks.Listen)
 	}
 	return checkReach(c, c.Webhooks.Listen)
@@ -72,9 +77,11 @@ func loopback(host string) bool {
 func isAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return fmt.Errorf(`%q is not host:port, such as "127.0.0.1:9400" ("127.0.0.1:0" picks a free port)`, s)
+		return fmt.Errorf(
+			`%q is not host:port, such as "127.0.0.1:9400" ("127.0.0.1:0" picks a free port)`, s)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || strings.ContainsAny(port, "+-") {
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 ||
+		strings.ContainsAny(port, "+-") {
 		return fmt.Errorf("%q: the port is not a number from 0 to 65535", s)
 	}
 	if host == "" {
@@ -95,7 +102,8 @@ func isHost(s string) error {
 		return nil
 	}
 	if len(s) > 253 || !hostName.MatchString(s) {
-		return fmt.Errorf(`%q is not a host name, such as "gateway.example" (no scheme, no port)`, s)
+		return fmt.Errorf(`%q is not a host name, such as "gateway.example" (no scheme, no port)`,
+			s)
 	}
 	return nil
 }
@@ -112,7 +120,8 @@ func CheckProviderURL(s string) error {
 		return errors.New(`is not an http or https URL, such as "https://models.example/v1"`)
 	case u.User != nil:
 		return errors.New(
-			"must not hold a user name or password: put the key into a variable and its name into provider_key_env",
+			"must not hold a user name or password: put the key into a variable and its name " +
+				"into provider_key_env",
 		)
 	case u.RawQuery != "" || u.Fragment != "":
 		return errors.New("must be a base URL: nothing behind a ? or #")
@@ -135,7 +144,9 @@ func CheckKeyEnv(s string) error {
 
 func isModel(s string) error {
 	if s == "" || len(s) > 256 ||
-		strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		strings.ContainsFunc(s, func(r rune) bool {
+			return unicode.IsSpace(r) || !unicode.IsPrint(r)
+		}) {
 		return fmt.Errorf("%q is not a model's id: one word without spaces", s)
 	}
 	return nil

@@ -39,7 +39,8 @@ func isProvider(file string, data []byte) bool {
 	if filepath.Base(filepath.Dir(file)) == providerDirName {
 		return true
 	}
-	if filepath.Base(file) == configFile || filepath.Base(file) == lsFile || nesting(string(data)) > maxNesting {
+	if filepath.Base(file) == configFile || filepath.Base(file) == lsFile ||
+		nesting(string(data)) > maxNesting {
 		return false
 	}
 	var top map[string]any

@@ -35,12 +35,13 @@ var checks = sync.OnceValue(func() map[string]func(string) error {
 		"header":        isHeader, "headerValue": headerValue,
 
 		// Rules and patterns.
-		"command": isCommandPattern, "deniedCommand": isDeniedCommand, "terminalRule": isTerminalRule,
-		"path": isMatchingPath, "outside": isOutside, "urlPattern": isMatchingURL,
-		"toolPattern": isToolPattern, "toolGlob": isToolGlob, "hookMatch": isHookMatch,
-		"streamGlob": isStreamGlob, "fileGlob": isFileGlob, "sessionsCWD": isSessionsCWD,
-		"loggerGlob": isGlobOf(`%q is not a glob of loggers' names, such as "db.*"`),
-		"resource":   isResource,
+		"command": isCommandPattern, "deniedCommand": isDeniedCommand,
+		"terminalRule": isTerminalRule, "path": isMatchingPath, "outside": isOutside,
+		"urlPattern": isMatchingURL, "toolPattern": isToolPattern, "toolGlob": isToolGlob,
+		"hookMatch": isHookMatch, "streamGlob": isStreamGlob, "fileGlob": isFileGlob,
+		"sessionsCWD": isSessionsCWD,
+		"loggerGlob":  isGlobOf(`%q is not a glob of loggers' names, such as "db.*"`),
+		"resource":    isResource,
 		"toolPrefix": matches(toolPrefix, "%q is not the beginning of a tool's name: "+
 			"at most 32 letters, digits, dashes and underscores"),
 
@@ -68,7 +69,8 @@ var checks = sync.OnceValue(func() map[string]func(string) error {
 		"cwd": isWorkingDir, "body": isBody, "result": isResult, "prompt": isPrompt,
 		"compare": isCompare, "ascii": visibleASCII, "oauthSecret": isOAuthSecret,
 		"scope": isScope, "peer": accepts(protocol.ValidName, nameRule),
-		"tool": accepts(protocol.ValidToolName, "must be 1 to 64 letters, digits, dashes and underscores"),
+		"tool": accepts(protocol.ValidToolName,
+			"must be 1 to 64 letters, digits, dashes and underscores"),
 		"variant": accepts(func(s string) bool { return strings.Contains(s, EvalPromptPlace) },
 			"must have {prompt}, in whose place the case's prompt comes"),
 		"schema": isSchema, "work": isBelowWorkspace,
@@ -124,7 +126,10 @@ func matches(form *lazyregexp.Regexp, fault string) func(string) error {
 }
 
 func isGlobOf(fault string) func(string) error {
-	return accepts(func(s string) bool { _, err := path.Match(s, ""); return err == nil && s != "" }, fault)
+	return accepts(func(s string) bool {
+		_, err := path.Match(s, "")
+		return err == nil && s != ""
+	}, fault)
 }
 
 // isWebURL returns a check of http and https URLs: the faults of other texts and, unless it is
@@ -145,7 +150,8 @@ func isWebURL(notURL, hasUser string) func(string) error {
 func isEnterpriseURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return errors.New(`is not the https URL of a GitHub Enterprise server, such as "https://github.example"`)
+		return errors.New(
+			`is not the https URL of a GitHub Enterprise server, such as "https://github.example"`)
 	}
 	return nil
 }
@@ -159,7 +165,8 @@ func isMCPURL(s string) error {
 	case err != nil:
 		return err
 	case u.User != nil:
-		return errors.New("must not hold a user name or password: write headers, with ${NAME} for a variable")
+		return errors.New(
+			"must not hold a user name or password: write headers, with ${NAME} for a variable")
 	case u.Fragment != "":
 		return errors.New("must have nothing behind a #")
 	}

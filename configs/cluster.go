@@ -69,9 +69,11 @@ func (c *Cluster) check(t *table) {
 	}
 	needs("urls", "name", c.Enabled(), c.Name == "" && t.isGood("name"))
 	for key, isSet := range map[string]bool{
-		"name": c.Name != "", "credentials": c.Credentials != "", "nkey": c.NKey != "", "tls_ca": c.TLSCA != "",
-		"tls_cert": c.TLSCert != "", "tls_key": c.TLSKey != "", "share": len(c.Share) > 0, "admit": len(c.Admit) > 0,
-		"control": len(c.Control) > 0, "keep": len(c.Keep.Streams) > 0, "max_each": c.MaxEach > 0,
+		"name": c.Name != "", "credentials": c.Credentials != "", "nkey": c.NKey != "",
+		"tls_ca":   c.TLSCA != "",
+		"tls_cert": c.TLSCert != "", "tls_key": c.TLSKey != "", "share": len(c.Share) > 0,
+		"admit": len(c.Admit) > 0, "control": len(c.Control) > 0, "keep": len(c.Keep.Streams) > 0,
+		"max_each": c.MaxEach > 0,
 	} {
 		needs(key, "urls", isSet, !c.Enabled() && t.isGood("urls"))
 	}
@@ -106,8 +108,9 @@ func isClusterName(s string) error {
 		return errors.New("a gateway's name is empty")
 	}
 	if !clusterName.MatchString(s) {
-		return fmt.Errorf("%q is not a gateway's name: 1 to 64 letters, digits, dashes and underscores, "+
-			"the first a letter or digit", s)
+		return fmt.Errorf(
+			"%q is not a gateway's name: 1 to 64 letters, digits, dashes and underscores, "+
+				"the first a letter or digit", s)
 	}
 	return nil
 }
@@ -118,8 +121,10 @@ func isStreamGlob(s string) error {
 	for _, part := range []string{stream, provider} {
 		plain := strings.ReplaceAll(part, "*", "")
 		if part == "" && (hasProvider || stream == "") || plain != "" && !isNormal(plain) {
-			return fmt.Errorf("%q is not STREAM or STREAM@PROVIDER: lower-case letters, digits, '.', '_' and '-', "+
-				"and * for any text", s)
+			return fmt.Errorf(
+				"%q is not STREAM or STREAM@PROVIDER: lower-case letters, digits, '.', "+
+					"'_' and '-', "+
+					"and * for any text", s)
 		}
 	}
 	return nil

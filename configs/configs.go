@@ -51,8 +51,9 @@ func (fs Faults) Error() string {
 // Config is the content of tapgw.toml, checked and with its defaults. An empty file means
 // [Default]; configs/tapgw.toml documents each key.
 type Config struct {
-	Listen   string   `toml:"listen" is:"address" default:"127.0.0.1:9400" user:"changed"`
-	Insecure bool     `toml:"insecure" user:"changed"`             // allow a Listen beyond loopback without TLS
+	Listen string `toml:"listen" is:"address" default:"127.0.0.1:9400" user:"changed"`
+	// allow a Listen beyond loopback without TLS
+	Insecure bool     `toml:"insecure" user:"changed"`
 	TLSCert  string   `toml:"tls_cert" base:"file" user:"changed"` // PEM files; both or neither
 	TLSKey   string   `toml:"tls_key" base:"file" user:"changed"`
 	Hosts    []string `toml:"hosts" is:"host" user:"changed"` // beside the names of loopback
@@ -168,7 +169,8 @@ const maxFile = 1 << 20
 
 // readFile reads a regular file. It refuses pipes and devices, which could block.
 func readFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the user names the file
+	// The user names the file.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec
 	if err != nil {
 		return nil, fmt.Errorf("reading the config file: %w", err)
 	}
@@ -180,7 +182,9 @@ func readFile(path string) ([]byte, error) {
 	case info.IsDir():
 		return nil, fmt.Errorf("reading the config file: %s is a directory, name a file", path)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("reading the config file: %s is no file but a device, a pipe or a socket", path)
+		return nil,
+			fmt.Errorf("reading the config file: %s is no file but a device, a pipe or a socket",
+				path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {

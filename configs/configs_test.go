@@ -13,7 +13,8 @@ import (
 
 // A fault names its file in one line, whatever the file is called.
 func TestFaultIsOneLine(t *testing.T) {
-	f := Fault{File: "/src/a\n/etc/x:1:1: fine\x1b[2K/tapgw.toml", Line: 2, Column: 3, Message: "no"}
+	f := Fault{File: "/src/a\n/etc/x:1:1: fine\x1b[2K/tapgw.toml", Line: 2, Column: 3,
+		Message: "no"}
 	if got, want := f.Error(), `/src/a\n/etc/x:1:1: fine\x1b[2K/tapgw.toml:2:3: no`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -34,7 +35,8 @@ func TestSampleEqualsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, want := countLeaves(keys), fields(reflect.TypeFor[Config]()); n != want {
-		t.Errorf("the sample sets %d keys, there are %d: document every key there, want %d", n, want, want)
+		t.Errorf("the sample sets %d keys, there are %d: document every key there, want %d", n,
+			want, want)
 	}
 }
 
@@ -120,23 +122,25 @@ hook = "allow"
 	profile.Provider.URL, profile.Provider.KeyEnv = "http://127.0.0.1:1/v1", "MY_KEY"
 	profile.Provider.Models = []string{"a", "b/c"}
 	want := Config{
-		Listen: "0.0.0.0:1", Insecure: true, TLSCert: filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"),
+		Listen: "0.0.0.0:1", Insecure: true, TLSCert: filepath.Join(dir, "c.pem"),
+		TLSKey: filepath.Join(dir, "k.pem"),
 		Hosts: []string{
 			"gateway.example",
 			"10.0.0.1",
 		}, LogLevel: "debug", MaxConnections: 7, MCPToolThreshold: 8,
 		CopilotToolThreshold: 9,
 		InjectQuiet:          time.Hour, API: API{Auth: "token"},
-		Records:   Records{MaxAge: 2 * time.Hour, MaxBytes: 2 << 20},
-		Cluster:   Cluster{Keep: ClusterKeep{MaxAge: 24 * time.Hour, MaxEvents: 1000, MaxBytes: 64 << 20}},
+		Records: Records{MaxAge: 2 * time.Hour, MaxBytes: 2 << 20},
+		Cluster: Cluster{Keep: ClusterKeep{MaxAge: 24 * time.Hour, MaxEvents: 1000,
+			MaxBytes: 64 << 20}},
 		Terminals: Terminals{WithoutGateway: "deny"},
 		Copilot: Copilot{
-			CLI: filepath.Join(dir, "copilot"), ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
-			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,
+			CLI: filepath.Join(dir, "copilot"), ProviderURL: "http://127.0.0.1:1/v1",
+			ProviderKeyEnv: "MY_KEY", Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,
 			MaxTurnTime: 90 * time.Second, AnswerTimeout: time.Minute,
 			Permissions: Permissions{
-				Shell: "ask", Write: "allow", Read: "allow", URL: "allow", MCP: "allow", CustomTool: "deny",
-				Memory: "allow", Hook: "allow",
+				Shell: "ask", Write: "allow", Read: "allow", URL: "allow", MCP: "allow",
+				CustomTool: "deny", Memory: "allow", Hook: "allow",
 				AllowCommands: []string{"git log", "make *-short"}, DenyCommands: []string{"rm"},
 				AllowReadPaths: []string{
 					"/usr/include/**",
@@ -153,10 +157,12 @@ hook = "allow"
 	}
 }
 
-// The default of each kind is the strictest one that leaves a session of use, and only the empty kinds get theirs.
+// The default of each kind is the strictest one that leaves a session of use, and only the empty
+// kinds get theirs.
 func TestPermissionsWithDefaults(t *testing.T) {
 	want := Permissions{
-		Shell: Deny, Write: Deny, Read: CWD, URL: Deny, MCP: Deny, CustomTool: Allow, Memory: Deny, Hook: Deny,
+		Shell: Deny, Write: Deny, Read: CWD, URL: Deny, MCP: Deny, CustomTool: Allow, Memory: Deny,
+		Hook: Deny,
 	}
 	if diff := cmp.Diff(want, Permissions{}.WithDefaults()); diff != "" {
 		t.Errorf("the defaults, -want +got:\n%s", diff)

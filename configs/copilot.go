@@ -155,9 +155,11 @@ func (s *SessionMCP) check(t *table) {
 		t.faultHere("needs either command or url")
 		return
 	}
-	for key, with := range map[string]bool{"cwd": s.URL == "", "env": s.URL == "", "headers": s.URL != ""} {
+	for key, with := range map[string]bool{"cwd": s.URL == "", "env": s.URL == "",
+		"headers": s.URL != ""} {
 		if t.has(key) && !with {
-			t.fault(key, "goes with %s", map[bool]string{true: "command", false: "url"}[s.URL != ""])
+			t.fault(key, "goes with %s",
+				map[bool]string{true: "command", false: "url"}[s.URL != ""])
 		}
 	}
 }
@@ -170,10 +172,12 @@ func (p *Profile) checkTogether(t *table) {
 	}
 	if f := p.Infinite; f.BackgroundThreshold >= f.ExhaustionThreshold {
 		t.fault("infinite.background_threshold",
-			"%v must be below exhaustion_threshold, which is %v", f.BackgroundThreshold, f.ExhaustionThreshold)
+			"%v must be below exhaustion_threshold, which is %v", f.BackgroundThreshold,
+			f.ExhaustionThreshold)
 	}
 	if len(p.AvailableTools) > 0 && len(p.ExcludedTools) > 0 {
-		t.fault("excluded_tools", "available_tools lists all tools of the session: remove the tool there instead")
+		t.fault("excluded_tools",
+			"available_tools lists all tools of the session: remove the tool there instead")
 	}
 	p.Provider.checkTogether(t)
 	if m := p.Provider.Models; p.Model != "" && len(m) > 0 && !slices.Contains(m, p.Model) {

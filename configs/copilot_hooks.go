@@ -27,13 +27,15 @@ type CopilotHook struct {
 
 // copilotEvents are the events of the runtime that the gateway's hooks have, too.
 var copilotEvents = map[string]string{
-	"sessionStart": HookSessionStart, "sessionEnd": HookSessionEnd, "userPromptSubmitted": HookUserPrompt,
-	"preToolUse": HookPreToolUse, "postToolUse": HookPostToolUse, "postToolUseFailure": HookPostToolUse,
-	"agentStop": HookAgentStop, "errorOccurred": HookError,
+	"sessionStart": HookSessionStart, "sessionEnd": HookSessionEnd,
+	"userPromptSubmitted": HookUserPrompt,
+	"preToolUse":          HookPreToolUse, "postToolUse": HookPostToolUse,
+	"postToolUseFailure": HookPostToolUse, "agentStop": HookAgentStop, "errorOccurred": HookError,
 }
 
 // copilotDecisions are further names of the runtime's events at which a hook may deny a call.
-var copilotDecisions = []string{"PreToolUse", "permissionRequest", "PermissionRequest", "preMcpToolCall"}
+var copilotDecisions = []string{"PreToolUse", "permissionRequest", "PermissionRequest",
+	"preMcpToolCall"}
 
 const (
 	copilotHookTimeout = 30 * time.Second // the runtime's default

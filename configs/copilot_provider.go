@@ -10,11 +10,13 @@ import (
 // Endpoint is the table provider: a model endpoint of the user's own. Secrets are never in
 // the file, which names the environment variables that hold them.
 type Endpoint struct {
-	Kind       string `toml:"kind" of:"openai,azure,anthropic" default:"openai"`
-	URL        string `toml:"url" is:"baseURL"`                                      // "": GitHub's models
-	Wire       string `toml:"wire" of:"completions,responses" default:"completions"` // not for anthropic
-	Transport  string `toml:"transport" of:"http,websockets" default:"http"`         // see Wire
-	APIVersion string `toml:"api_version" is:"model?"`                               // azure's
+	Kind string `toml:"kind" of:"openai,azure,anthropic" default:"openai"`
+	// "": GitHub's models
+	URL string `toml:"url" is:"baseURL"`
+	// not for anthropic
+	Wire       string `toml:"wire" of:"completions,responses" default:"completions"`
+	Transport  string `toml:"transport" of:"http,websockets" default:"http"` // see Wire
+	APIVersion string `toml:"api_version" is:"model?"`                       // azure's
 	// KeyEnv is the variable that holds the key, BearerTokenEnv one that holds a bearer token
 	// instead.
 	KeyEnv         string            `toml:"key_env" is:"keyEnv?"`
@@ -81,12 +83,15 @@ func (e Endpoint) checkTogether(t *table) {
 		{"wire_model", e.WireModel != "", e.URL != "", "needs url beside it"},
 		{"max_prompt_tokens", e.MaxPromptTokens != 0, e.URL != "", "needs url beside it"},
 		{"max_output_tokens", e.MaxOutputTokens != 0, e.URL != "", "needs url beside it"},
-		{"wire", e.Wire != d.Wire, e.Kind != EndpointAnthropic, `does not go with kind = "anthropic"`},
+		{"wire", e.Wire != d.Wire, e.Kind != EndpointAnthropic,
+			`does not go with kind = "anthropic"`},
 		{
-			"transport", e.Transport != d.Transport, e.Kind != EndpointAnthropic && e.Wire == WireResponses,
+			"transport", e.Transport != d.Transport, e.Kind != EndpointAnthropic &&
+				e.Wire == WireResponses,
 			`"websockets" goes with wire = "responses" only`,
 		},
-		{"api_version", e.APIVersion != "", e.Kind == EndpointAzure, `goes with kind = "azure" only`},
+		{"api_version", e.APIVersion != "", e.Kind == EndpointAzure,
+			`goes with kind = "azure" only`},
 		{
 			"bearer_token_env", e.BearerTokenEnv != "", e.KeyEnv == "",
 			"either key_env or bearer_token_env: the runtime sends one of them",

@@ -58,8 +58,9 @@ func wholeProfile(dir string) Profile {
 		Infinite:       Infinite{BackgroundThreshold: 0.5, ExhaustionThreshold: 1},
 		LargeOutput:    LargeOutput{MaxBytes: 9},
 		Provider: Endpoint{
-			Kind: EndpointAzure, URL: "https://x.example", Wire: WireResponses, Transport: TransportWebSockets,
-			APIVersion: "2024-10-21", KeyEnv: "K", Headers: map[string]string{"X-Team": "${TEAM}"},
+			Kind: EndpointAzure, URL: "https://x.example", Wire: WireResponses,
+			Transport: TransportWebSockets, APIVersion: "2024-10-21", KeyEnv: "K",
+			Headers: map[string]string{"X-Team": "${TEAM}"},
 			Models:  []string{"m"},
 			ModelID: "gpt-5", WireModel: "deployed", MaxPromptTokens: 7, MaxOutputTokens: 8,
 		},
@@ -153,18 +154,21 @@ provider.bearer_token_env = "T"
 		len(more.MCP) != 2 {
 		t.Errorf(`more: %+v, want Model "b", none, Text "", File "/etc/f.md" and 2 of them`, more)
 	}
-	if base := c.Copilot.Profile; base.Model != "a" || len(base.MCP) != 1 || base.SystemMessage.Text != "everywhere" ||
-		base.Provider.KeyEnv != "TAP_MODEL_KEY" {
-		t.Errorf(`[copilot]: %+v, want Model "a", 1 of them, Text "everywhere" and KeyEnv "TAP_MODEL_KEY"`, base)
+	if base := c.Copilot.Profile; base.Model != "a" || len(base.MCP) != 1 ||
+		base.SystemMessage.Text != "everywhere" || base.Provider.KeyEnv != "TAP_MODEL_KEY" {
+		t.Errorf(
+			`[copilot]: %+v, want Model "a", 1 of them, Text "everywhere" and KeyEnv "TAP_MODEL_KEY"`, base)
 	}
 	// The key of one endpoint must not go to another.
-	if e := got["elsewhere"].Provider; e.KeyEnv != "" || len(e.Models) != 0 || e.URL != "http://127.0.0.1:3/v1" {
+	if e := got["elsewhere"].Provider; e.KeyEnv != "" || len(e.Models) != 0 ||
+		e.URL != "http://127.0.0.1:3/v1" {
 		t.Errorf(`another endpoint: %+v, want KeyEnv "", none and URL "http://127.0.0.1:3/v1"`, e)
 	}
 	if diff := cmp.Diff(defaults[Endpoint](), got["github"].Provider); diff != "" {
 		t.Errorf("GitHub's models again:\n%s", diff)
 	}
-	if e := got["token"].Provider; e.KeyEnv != "" || e.BearerTokenEnv != "T" || e.URL != "http://127.0.0.1:1/v1" {
+	if e := got["token"].Provider; e.KeyEnv != "" || e.BearerTokenEnv != "T" ||
+		e.URL != "http://127.0.0.1:1/v1" {
 		t.Errorf(
 			`a token instead of the key: %+v, want KeyEnv "", BearerTokenEnv "T" and URL "http://127.0.0.1:1/v1"`,
 			e,
@@ -192,9 +196,11 @@ func TestProfilesOfTwoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.Copilot.Profiles["p"]
-	if p.Model != "p" || p.Effort != "low" || p.Streaming || !cmp.Equal(p.ExcludedTools, []string{"bash"}) ||
+	if p.Model != "p" || p.Effort != "low" || p.Streaming ||
+		!cmp.Equal(p.ExcludedTools, []string{"bash"}) ||
 		p.Provider.URL != "http://127.0.0.1:1/v1" {
-		t.Errorf(`%+v, want "p", effort low, no streaming, without bash, at http://127.0.0.1:1/v1`, p)
+		t.Errorf(`%+v, want "p", effort low, no streaming, without bash, at http://127.0.0.1:1/v1`,
+			p)
 	}
 	// What goes together only in one of them is a fault of the file where it shows.
 	write(project, "[copilot]\n\navailable_tools=['view']\n")
@@ -231,7 +237,8 @@ func TestProfileFaults(t *testing.T) {
 		{
 			"keys of the gateway",
 			"[copilot.profile.p]\nmax_rounds = 3\ncli = 'x'",
-			[]string{"2:1: unknown key copilot.profile.p.max_rounds", "3:1: unknown key copilot.profile.p.cli"},
+			[]string{"2:1: unknown key copilot.profile.p.max_rounds",
+				"3:1: unknown key copilot.profile.p.cli"},
 		},
 		{"name", "[copilot.profile.'a b']\n", []string{`1:18: copilot.profile."a b"`}},
 		{
@@ -254,7 +261,8 @@ func TestProfileFaults(t *testing.T) {
 			"[copilot]\ngithub_token_env='ghp_sec-ret'",
 			[]string{"is not the name of an environment variable"},
 		},
-		{"host with scheme", "[copilot]\ngithub_host='https://octo.ghe.com'", []string{"is not a host name"}},
+		{"host with scheme", "[copilot]\ngithub_host='https://octo.ghe.com'",
+			[]string{"is not a host name"}},
 		{
 			"tool",
 			"[copilot]\nexcluded_tools=['a b']",
@@ -297,7 +305,8 @@ func TestAgentAndMCPFaults(t *testing.T) {
 			"[copilot.agents.a]\ndescription='d'",
 			[]string{"copilot.agents.a: needs either prompt or prompt_file"},
 		},
-		{"MCP server of nothing", "[copilot.mcp.a]\ntools=[]", []string{"copilot.mcp.a: needs either command or url"}},
+		{"MCP server of nothing", "[copilot.mcp.a]\ntools=[]",
+			[]string{"copilot.mcp.a: needs either command or url"}},
 		{
 			"MCP server of both",
 			"[copilot.mcp.a]\ncommand=['x']\nurl='http://h/'",
@@ -373,13 +382,15 @@ func TestEndpointFaults(t *testing.T) {
 			"[copilot.provider]\nurl='http://h/'\nheaders={A='${sec-ret}'}",
 			[]string{"copilot.provider.headers.A: ${sec-ret} is not the name of an environment variable"},
 		},
-		{"URL with a key", "[copilot.provider]\nurl='http://h/?key=secret'", []string{"nothing behind a ?"}},
+		{"URL with a key", "[copilot.provider]\nurl='http://h/?key=secret'",
+			[]string{"nothing behind a ?"}},
 		{
 			"model that is not offered",
 			"[copilot]\nprovider_url='http://h/'\nmodels=['a']\n[copilot.profile.p]\nmodel='b'",
 			[]string{`5:1: copilot.profile.p.model: "b" is not one of models: a`},
 		},
-		{"negative", "[copilot.provider]\nurl='http://h/'\nmax_output_tokens=-1", []string{"-1 is not from 0 to"}},
+		{"negative", "[copilot.provider]\nurl='http://h/'\nmax_output_tokens=-1",
+			[]string{"-1 is not from 0 to"}},
 	})
 }
 
@@ -415,9 +426,10 @@ func TestProjectSetsNoEndpoint(t *testing.T) {
 		}
 	}
 	c, err := withProject(user, file)
-	if err != nil || c.Copilot.Provider.URL != "http://127.0.0.1:1/v1" || c.Copilot.Provider.KeyEnv != "K" ||
-		c.Copilot.Model != "m" {
-		t.Errorf(`%+v, %v, want no error, URL "http://127.0.0.1:1/v1", KeyEnv "K" and Model "m"`, c.Copilot, err)
+	if err != nil || c.Copilot.Provider.URL != "http://127.0.0.1:1/v1" ||
+		c.Copilot.Provider.KeyEnv != "K" || c.Copilot.Model != "m" {
+		t.Errorf(`%+v, %v, want no error, URL "http://127.0.0.1:1/v1", KeyEnv "K" and Model "m"`,
+			c.Copilot, err)
 	}
 }
 
@@ -435,7 +447,8 @@ func TestUseEndpoint(t *testing.T) {
 	c.Copilot.UseEndpoint("http://flag/v1", "F")
 	want := defaults[Endpoint]()
 	want.URL, want.KeyEnv = "http://flag/v1", "F"
-	endpoints := map[string]Endpoint{"[copilot]": c.Copilot.Provider, "same": c.Copilot.Profiles["same"].Provider}
+	endpoints := map[string]Endpoint{"[copilot]": c.Copilot.Provider,
+		"same": c.Copilot.Profiles["same"].Provider}
 	for name, got := range endpoints {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)

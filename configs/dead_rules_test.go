@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Rules that can never hold are named, and no others: a rule of plain text, or one of which a part is denied, holds.
+// Rules that can never hold are named, and no others: a rule of plain text, or one of which a part
+// is denied, holds.
 func TestDeadRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tapgw.toml")
 	write(t, file, `[copilot.permissions]

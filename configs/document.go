@@ -65,7 +65,8 @@ func open(file string, data []byte) (*document, *table) {
 			doc.at(0, "is not TOML: "+err.Error())
 			return doc, nil
 		}
-		message := strings.TrimSuffix(strings.ReplaceAll(parse.Message, `'\x00'`, "the end of the file"), ".")
+		message := strings.TrimSuffix(strings.ReplaceAll(parse.Message, `'\x00'`,
+			"the end of the file"), ".")
 		if rest, ok := strings.CutPrefix(message, "Key "); ok {
 			message = "key " + rest
 		}
@@ -108,7 +109,8 @@ func (d *document) at(offset int, message string) {
 	before := d.text[:max(0, min(offset, len(d.text)))]
 	line := strings.Count(before, "\n")
 	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
-	d.faults = append(d.faults, Fault{File: d.file, Line: line + 1, Column: column + 1, Message: message})
+	d.faults = append(d.faults, Fault{File: d.file, Line: line + 1, Column: column + 1,
+		Message: message})
 }
 
 func (d *document) sorted() Faults {
@@ -182,7 +184,8 @@ func (t *table) table(key string) *table {
 // below returns a table in the table.
 func (t *table) below(values map[string]any, path ...string) *table {
 	return &table{
-		doc: t.doc, path: slices.Concat(t.path, toml.Key(path)), values: values, bad: map[string]bool{},
+		doc: t.doc, path: slices.Concat(t.path, toml.Key(path)), values: values,
+		bad: map[string]bool{},
 	}
 }
 
@@ -209,7 +212,8 @@ func (t *table) rejectUnknown(known []string) {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !slices.Contains(known, key) {
 			path := append(slices.Clone(t.path), key)
-			t.faultAt(path, "unknown key "+pathText(path), fmt.Errorf("there are %s", strings.Join(known, ", ")))
+			t.faultAt(path, "unknown key "+pathText(path),
+				fmt.Errorf("there are %s", strings.Join(known, ", ")))
 		}
 	}
 }

@@ -180,8 +180,12 @@ type EvalJudge struct {
 // NeedsJudge reports whether a model has to judge the session's messages.
 func (c *EvalCase) NeedsJudge() bool {
 	return c.Judge.Rubric != "" ||
-		slices.ContainsFunc(c.Observations, func(claim EvalClaim) bool { return claim.Pattern == nil }) ||
-		slices.ContainsFunc(c.Prohibited, func(claim ProhibitedClaim) bool { return claim.Pattern == nil })
+		slices.ContainsFunc(c.Observations, func(claim EvalClaim) bool {
+			return claim.Pattern == nil
+		}) ||
+		slices.ContainsFunc(c.Prohibited, func(claim ProhibitedClaim) bool {
+			return claim.Pattern == nil
+		})
 }
 
 // EvalVariant is a change of cases that tapctl evals optimize tries. The file's name without .toml
@@ -236,7 +240,9 @@ func EvalVariants(dir string) ([]EvalVariant, error) {
 	return readEvals(filepath.Join(dir, EvalVariantsDir), "variant", ParseEvalVariant)
 }
 
-func readEvals[T any](dir, what string, parse func(file string, data []byte) (T, Faults)) ([]T, error) {
+func readEvals[T any](
+	dir, what string, parse func(file string, data []byte) (T, Faults),
+) ([]T, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the %ss: %w", what, err)
@@ -245,7 +251,8 @@ func readEvals[T any](dir, what string, parse func(file string, data []byte) (T,
 	var faults Faults
 	for _, e := range entries {
 		file := filepath.Join(dir, e.Name())
-		if e.IsDir() || !strings.HasSuffix(e.Name(), providerSuffix) || strings.HasPrefix(e.Name(), ".") {
+		if e.IsDir() || !strings.HasSuffix(e.Name(), providerSuffix) ||
+			strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
 		data, err := readFile(file)
@@ -260,7 +267,8 @@ func readEvals[T any](dir, what string, parse func(file string, data []byte) (T,
 	case len(faults) > 0:
 		return nil, faults
 	case len(all) == 0:
-		return nil, fmt.Errorf("%s has no %s: write one, NAME.toml, as docs/evals.md says", dir, what)
+		return nil, fmt.Errorf("%s has no %s: write one, NAME.toml, as docs/evals.md says", dir,
+			what)
 	}
 	return all, nil
 }

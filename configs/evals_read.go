@@ -59,7 +59,8 @@ func (c *EvalCase) check(t *table) {
 	}
 	for i, f := range c.Files {
 		if _, known := c.Workspace[filepath.Clean(f.Path)]; f.Unchanged && !known {
-			t.fault(fmt.Sprintf("expect.file.[%d].unchanged", i), "%q is no file of [workspace]", f.Path)
+			t.fault(fmt.Sprintf("expect.file.[%d].unchanged", i), "%q is no file of [workspace]",
+				f.Path)
 		}
 	}
 	if t.has("judge") && len(t.doc.faults) == 0 && !c.NeedsJudge() {
@@ -138,7 +139,8 @@ func ParseEvalVariant(file string, data []byte) (EvalVariant, Faults) {
 	}
 	read := v
 	t.read(&read)
-	if len(doc.faults) == 0 && len(read.Tools) == 0 && len(read.Contexts) == 0 && read.Prompt == "" {
+	if len(doc.faults) == 0 && len(read.Tools) == 0 && len(read.Contexts) == 0 &&
+		read.Prompt == "" {
 		doc.at(0, "changes nothing: write [tools], [contexts] or prompt")
 	}
 	if len(doc.faults) > 0 {

@@ -76,8 +76,8 @@ func TestParseEvalCase(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if c.ID != "weather" || len(c.Prompts) != 2 || c.Repeat != 3 || c.MinRate != 0.5 || c.Wait != 2*time.Second ||
-		c.Budget != (EvalBudget{time.Minute, 4, 0}) {
+	if c.ID != "weather" || len(c.Prompts) != 2 || c.Repeat != 3 || c.MinRate != 0.5 ||
+		c.Wait != 2*time.Second || c.Budget != (EvalBudget{time.Minute, 4, 0}) {
 		t.Errorf("got %+v, want what the file says", c)
 	}
 	p := c.Providers[0]
@@ -85,14 +85,17 @@ func TestParseEvalCase(t *testing.T) {
 		a[1].Delay != time.Second {
 		t.Errorf("got the answers %+v, want one for Oslo, and NOT_FOUND after a second", a)
 	}
-	if len(p.Gates) != 1 || p.Gates[0].Args != "Oslo" || len(p.Pushes) != 1 || p.Pushes[0].AfterCall != "get_weather" {
+	if len(p.Gates) != 1 || p.Gates[0].Args != "Oslo" || len(p.Pushes) != 1 ||
+		p.Pushes[0].AfterCall != "get_weather" {
 		t.Errorf("got the provider %+v, want its gate and its push", p)
 	}
-	if calls := c.Calls; calls[0].Min != 1 || calls[0].Max != -1 || calls[1].Min != 0 || calls[1].Max != 0 {
+	if calls := c.Calls; calls[0].Min != 1 || calls[0].Max != -1 || calls[1].Min != 0 ||
+		calls[1].Max != 0 {
 		t.Errorf("got the calls %+v, want at least one, and none", calls)
 	}
 	if !c.NeedsJudge() || c.Observations[0].Pattern == nil || c.Prohibited[0].Pattern != nil {
-		t.Errorf("got %+v and %+v, want one claim for a pattern and one for the judge", c.Observations, c.Prohibited)
+		t.Errorf("got %+v and %+v, want one claim for a pattern and one for the judge",
+			c.Observations, c.Prohibited)
 	}
 }
 
@@ -105,8 +108,9 @@ func TestEvalCaseFaults(t *testing.T) {
 			"prompt = 'x'\n[expect]\n[[expect.call]]\ntool = 'a'\nif = 1",
 			"5:1: unknown key expect.call[0].if",
 		},
-		"two prompts":      {"prompt = 'x'\nprompts = ['y']", "2:1: prompts: excludes prompt"},
-		"out of it":        {"prompt = 'x'\n[workspace]\n'../x' = ''", `3:1: workspace."../x": "../x" leads out`},
+		"two prompts": {"prompt = 'x'\nprompts = ['y']", "2:1: prompts: excludes prompt"},
+		"out of it": {"prompt = 'x'\n[workspace]\n'../x' = ''",
+			`3:1: workspace."../x": "../x" leads out`},
 		"absolute":         {"prompt = 'x'\n[workspace]\n'/etc/x' = ''", `"/etc/x" leads out`},
 		"through a parent": {"prompt = 'x'\n[workspace]\n'a/../../x' = ''", "leads out"},
 		"two forms":        {"prompt = 'x'\n[workspace]\n'a/./x' = ''", "is not the short form"},
@@ -114,19 +118,23 @@ func TestEvalCaseFaults(t *testing.T) {
 			"prompt = 'x'\n[workspace]\n'a' = ''\n'a/b' = ''",
 			`"a" is a file, and a directory for "a/b"`,
 		},
-		"file outside": {"prompt = 'x'\n[[expect.file]]\npath = '../../etc/passwd'", "3:1: expect.file[0].path: "},
+		"file outside": {"prompt = 'x'\n[[expect.file]]\npath = '../../etc/passwd'",
+			"3:1: expect.file[0].path: "},
 		"unknown file": {
 			"prompt = 'x'\n[[expect.file]]\npath = 'a'\nunchanged = true",
 			`"a" is no file of [workspace]`,
 		},
-		"pattern": {"prompt = 'x'\n[[expect.call]]\ntool = 'a'\nargs = '('", "4:1: expect.call[0].args: "},
-		"bounds":  {"prompt = 'x'\n[[expect.call]]\ntool = 'a'\nmin = 3\nmax = 2", "3 is more than max, 2"},
+		"pattern": {"prompt = 'x'\n[[expect.call]]\ntool = 'a'\nargs = '('",
+			"4:1: expect.call[0].args: "},
+		"bounds": {"prompt = 'x'\n[[expect.call]]\ntool = 'a'\nmin = 3\nmax = 2",
+			"3 is more than max, 2"},
 		"schema": {"prompt = 'x'\n[[provider]]\nname = 'p'\n[[provider.tool]]\nname = 'a'\ndescription = 'b'\n" +
 			"parameters = '[]'", "7:1: provider[0].tool[0].parameters: "},
 		"tool's name": {"prompt = 'x'\n[[provider]]\nname = 'p'\n[[provider.tool]]\nname = 'a b'\ndescription = 'b'",
 			"5:1: provider[0].tool[0].name: "},
 		"two answers": {"prompt = 'x'\n[[provider]]\nname = 'p'\n[[provider.tool]]\nname = 'a'\ndescription = 'b'\n" +
-			"[[provider.tool.answer]]\ntext = 'a'\nerror = 'b'", "9:1: provider[0].tool[0].answer[0].error: excludes"},
+			"[[provider.tool.answer]]\ntext = 'a'\nerror = 'b'",
+			"9:1: provider[0].tool[0].answer[0].error: excludes"},
 		"twice": {
 			"prompt = 'x'\n[[provider]]\nname = 'p'\n[[provider]]\nname = 'p'",
 			`5:1: provider[1].name: "p" stands`,
@@ -135,7 +143,8 @@ func TestEvalCaseFaults(t *testing.T) {
 			"6:1: provider[0].push[0].after_turn: 2 never comes: the case has 1 prompt"},
 		"program and tool": {"prompt = 'x'\n[[provider]]\nname = 'p'\ncommand = ['a']\n[[provider.tool]]\nname = 'b'\n" +
 			"description = 'c'", "5:12: provider[0].tool: excludes command"},
-		"no program":  {"prompt = 'x'\n[[provider]]\nname = 'p'\ncommand = ['']", "must be the name of a program"},
+		"no program": {"prompt = 'x'\n[[provider]]\nname = 'p'\ncommand = ['']",
+			"must be the name of a program"},
 		"judge alone": {"prompt = 'x'\n[judge]\npass = ['a']", "2:2: judge: has nothing to judge"},
 		"rate":        {"prompt = 'x'\nmin_rate = 2", "2:1: min_rate: 2 is not above 0"},
 		"no TOML":     {"prompt =", "is not TOML"},
@@ -165,7 +174,8 @@ func TestEvalVariant(t *testing.T) {
 		t.Fatal(faults)
 	}
 	got, changed := v.Apply(c)
-	if !changed || got.Prompts[1] != "In short: And now?" || got.Providers[0].Tools[0].Description != "Ask me" ||
+	if !changed || got.Prompts[1] != "In short: And now?" ||
+		got.Providers[0].Tools[0].Description != "Ask me" ||
 		got.Providers[0].Context != "It is summer." {
 		t.Errorf("got %+v (changed: %t), want the variant's texts", got, changed)
 	}
@@ -204,17 +214,20 @@ func TestEvalCases(t *testing.T) {
 		t.Errorf("got %v (%v), want the cases a and b", cases, err)
 	}
 	for _, name := range []string{"b.toml", "c.toml"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x = 1\nprompt = 'x'"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x = 1\nprompt = 'x'"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := EvalCases(dir); err == nil || !strings.Contains(err.Error(), "b.toml:1:1: unknown key x") ||
+	if _, err := EvalCases(dir); err == nil ||
+		!strings.Contains(err.Error(), "b.toml:1:1: unknown key x") ||
 		!strings.Contains(err.Error(), "1 more") {
 		t.Errorf("two wrong files: got %v, want the faults of both", err)
 	}
 }
 
-// No case, however it is written, panics, leads out of its workspace or has numbers beyond the bounds.
+// No case, however it is written, panics, leads out of its workspace or has numbers beyond the
+// bounds.
 func FuzzParseEvalCase(f *testing.F) {
 	f.Add(wholeCase)
 	f.Add("prompt = 'x'\n[workspace]\n'a/../..' = ''\n")

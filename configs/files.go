@@ -254,7 +254,8 @@ func (f Files) Notes() (notes Faults) {
 		if p, trusted, err := trustedAbove(filepath.Dir(f.Project)); err != nil || !trusted {
 			notes = append(notes, f.leftOutFault(f.Project))
 		} else if err := Unchanged(p.Dir, f.Project); err != nil {
-			notes = append(notes, Fault{f.Project, 1, 1, "left out: " + err.Error() + f.stricter(f.Project)})
+			notes = append(notes,
+				Fault{f.Project, 1, 1, "left out: " + err.Error() + f.stricter(f.Project)})
 		}
 	}
 	projects, err := TrustedProjects()
@@ -321,7 +322,8 @@ func (f Files) UserProvider(name string) (string, error) {
 // directory, in [Files.ProviderDirs]: a NAME.toml that is not hidden, tap.config.json, or a record
 // of trust.
 func IsProviderFile(name string) bool {
-	return name == tapconfig.FileName || strings.HasSuffix(name, providerSuffix) && !strings.HasPrefix(name, ".") ||
+	return name == tapconfig.FileName || strings.HasSuffix(name, providerSuffix) &&
+		!strings.HasPrefix(name, ".") ||
 		isTrustRecord(name)
 }
 
@@ -341,7 +343,8 @@ func (f Files) Providers() []ProviderFile {
 	projects, err := TrustedProjects()
 	if err != nil {
 		found = append(found, ProviderFile{
-			File: trustDir(), Provider: &Provider{}, Faults: Faults{{trustDir(), 1, 1, err.Error()}},
+			File: trustDir(), Provider: &Provider{},
+			Faults: Faults{{trustDir(), 1, 1, err.Error()}},
 		})
 	}
 	for _, p := range projects {
@@ -349,10 +352,11 @@ func (f Files) Providers() []ProviderFile {
 	}
 	if _, trusted, err := trustedAbove(f.Workdir); err == nil && !trusted {
 		for _, name := range projectDirs {
-			leftOut := readProviders(filepath.Join(f.Workdir, name, providerDirName), func(file *ProviderFile) bool {
-				file.LeftOut, file.Faults = true, Faults{f.leftOutFault(file.File)}
-				return true
-			})
+			leftOut := readProviders(filepath.Join(f.Workdir, name, providerDirName),
+				func(file *ProviderFile) bool {
+					file.LeftOut, file.Faults = true, Faults{f.leftOutFault(file.File)}
+					return true
+				})
 			found = append(found, leftOut...)
 		}
 		if file := tapFile(f.Workdir); file != "" {
@@ -364,7 +368,9 @@ func (f Files) Providers() []ProviderFile {
 			found = append(found, leftOutTap(f.Workdir, file, text, leftOut))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b ProviderFile) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(found, func(a, b ProviderFile) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return found
 }
 
@@ -374,39 +380,44 @@ func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile
 	now, err := readContent(p.Dir)
 	seen := map[string]bool{}
 	for _, name := range projectDirs {
-		found = append(found, readProviders(filepath.Join(p.Dir, name, providerDirName), func(file *ProviderFile) bool {
-			rel, reason := p.rel(file.File), ""
-			switch changed := p.Files.firstDifference(now, rel); {
-			case seen[file.Name] && file.Name != "":
-				return false
-			case err != nil:
-				reason = err.Error()
-			case changed != "" || file.Name == "":
-				reason = p.changedError(cmp.Or(changed, rel)).Error()
-			case taken[file.Name] != "":
-				reason = fmt.Sprintf("%s has this name and counts; give the provider another", taken[file.Name])
-			}
-			if reason != "" {
-				file.LeftOut, file.Faults = true, Faults{{file.File, 1, 1, "a project's file, left out: " + reason}}
-				return true
-			}
-			seen[file.Name] = true
-			file.parse(now[rel].Text, true)
-			if now[rel].Text == nil && now[rel].Sum != "" {
-				file.read(true)
-			}
-			if len(file.Faults) == 0 {
-				if file.Provider.StartsItself() { // the token file is named after the provider
-					taken[file.Name] = file.File
+		found = append(found, readProviders(filepath.Join(p.Dir, name, providerDirName),
+			func(file *ProviderFile) bool {
+				rel, reason := p.rel(file.File), ""
+				switch changed := p.Files.firstDifference(now, rel); {
+				case seen[file.Name] && file.Name != "":
+					return false
+				case err != nil:
+					reason = err.Error()
+				case changed != "" || file.Name == "":
+					reason = p.changedError(cmp.Or(changed, rel)).Error()
+				case taken[file.Name] != "":
+					reason = fmt.Sprintf("%s has this name and counts; give the provider another",
+						taken[file.Name])
 				}
-				file.Provider.Project, file.Provider.Digest = p.Dir, p.Files.digest(rel)
-				file.Provider.Sessions.Below = p.Dir
-			}
-			return true
-		})...)
+				if reason != "" {
+					file.LeftOut, file.Faults = true,
+						Faults{{file.File, 1, 1, "a project's file, left out: " + reason}}
+					return true
+				}
+				seen[file.Name] = true
+				file.parse(now[rel].Text, true)
+				if now[rel].Text == nil && now[rel].Sum != "" {
+					file.read(true)
+				}
+				if len(file.Faults) == 0 {
+					if file.Provider.StartsItself() { // the token file is named after the provider
+						taken[file.Name] = file.File
+					}
+					file.Provider.Project, file.Provider.Digest = p.Dir, p.Files.digest(rel)
+					file.Provider.Sessions.Below = p.Dir
+				}
+				return true
+			})...)
 	}
 	return append(found, p.emitters(now, err, func(name string) bool {
-		return taken[name] != "" || slices.ContainsFunc(found, func(f ProviderFile) bool { return f.Name == name })
+		return taken[name] != "" || slices.ContainsFunc(found, func(f ProviderFile) bool {
+			return f.Name == name
+		})
 	})...)
 }
 
@@ -445,8 +456,9 @@ func readProviders(dir string, load func(*ProviderFile) bool) (found []ProviderF
 // leftOutFault is the fault of a project's file that the user has not trusted.
 func (f Files) leftOutFault(file string) Fault {
 	command := TrustCommand(f.projectDir())
-	return Fault{file, 1, 1, fmt.Sprintf("a project's file, left out: run %s if you trust all files there%s",
-		command, f.stricter(file))}
+	return Fault{file, 1, 1,
+		fmt.Sprintf("a project's file, left out: run %s if you trust all files there%s",
+			command, f.stricter(file))}
 }
 
 // projectDir is the directory of Project, else the working directory.
@@ -507,7 +519,9 @@ func (f Files) CheckAll() (files []string, faults Faults, err error) {
 		}
 	}
 	for i, dir := range dirs {
-		for _, p := range readProviders(dir, func(file *ProviderFile) bool { return file.read(i > 0) }) {
+		for _, p := range readProviders(dir, func(file *ProviderFile) bool {
+			return file.read(i > 0)
+		}) {
 			if p.Name != "" {
 				found := p.Faults
 				if data, err := readFile(p.File); err == nil && len(found) == 0 {

@@ -16,7 +16,8 @@ import (
 func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t,
-		filepath.Join(dir, "tapgw.toml"), "tls_cert = \"c.pem\"\ntls_key = \"/k.pem\"\ncopilot.cli = \"bin/copilot\"\n")
+		filepath.Join(dir, "tapgw.toml"),
+		"tls_cert = \"c.pem\"\ntls_key = \"/k.pem\"\ncopilot.cli = \"bin/copilot\"\n")
 	c, err := Files{User: file}.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -30,13 +31,15 @@ func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
 	}
 	write(t, file, "copilot.cli = \"copilot\"\n")
 	if c, err = (Files{User: file}).Load(); err != nil || c.Copilot.CLI != "copilot" {
-		t.Errorf(`got %+v, %v; a bare name is looked up on PATH, want no error and CLI "copilot"`, c, err)
+		t.Errorf(`got %+v, %v; a bare name is looked up on PATH, want no error and CLI "copilot"`,
+			c, err)
 	}
 }
 
 func TestLoadErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := (Files{User: dir}).Load(); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := (Files{User: dir}).Load(); err == nil ||
+		!strings.Contains(err.Error(), "is a directory") {
 		t.Errorf(`directory: %v, want an error and "is a directory" in it`, err)
 	}
 	if _, err := (Files{User: filepath.Join(dir, "none")}).Load(); !errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +71,8 @@ func TestNoFile(t *testing.T) {
 	for _, p := range f.Providers() {
 		got += p.Faults.Error() + "\n"
 	}
-	for _, want := range []string{"dir.toml is a directory", "pipe.toml is no file but a device, a pipe or a socket"} {
+	for _, want := range []string{"dir.toml is a directory",
+		"pipe.toml is no file but a device, a pipe or a socket"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s, want %q", got, want)
 		}
@@ -82,7 +86,8 @@ func TestLoadProviders(t *testing.T) {
 	write(t, filepath.Join(dir, "bad.toml"), "kind = 1\nx = 2")
 	write(t, filepath.Join(dir, "hello.toml.sample"), "no TOML")
 	write(t, filepath.Join(dir, ".hidden.toml"), "no TOML")
-	if err := os.Symlink(filepath.Join(dir, "nowhere"), filepath.Join(dir, "gone.toml")); err != nil {
+	if err := os.Symlink(filepath.Join(dir, "nowhere"),
+		filepath.Join(dir, "gone.toml")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "dir.toml"), 0o700); err != nil {
@@ -123,15 +128,18 @@ func TestProjectFiles(t *testing.T) {
 	write(t, filepath.Join(dir, ".tapgw/providers/d.toml"), `kind = "connect"`)
 	write(t, filepath.Join(dir, "configs/providers/a.toml"), `kind = "connect"`)
 	write(t, filepath.Join(dir, "configs/providers/d.toml"), `kind = "tools"`)
-	write(t, filepath.Join(dir, "configs/providers/b.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
+	write(t, filepath.Join(dir, "configs/providers/b.toml"),
+		"kind = \"connect\"\ngrants = [\"gates\"]")
 	write(t, filepath.Join(user, "tapgw/providers/a.toml"), "kind = \"tools\"\ndir = \"d\"")
-	write(t, filepath.Join(user, "tapgw/providers/c.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
+	write(t, filepath.Join(user, "tapgw/providers/c.toml"),
+		"kind = \"connect\"\ngrants = [\"gates\"]")
 	write(
 		t,
 		filepath.Join(user, "tapgw/tapgw.toml"),
 		"listen = \"127.0.0.1:1\"\nlog_level = \"debug\"\ncopilot.max_rounds = 7",
 	)
-	write(t, filepath.Join(dir, "configs/tapgw.toml"), "listen = \"127.0.0.1:9400\"\ncopilot.max_rounds = 8")
+	write(t, filepath.Join(dir, "configs/tapgw.toml"),
+		"listen = \"127.0.0.1:9400\"\ncopilot.max_rounds = 8")
 	sub := filepath.Join(dir, "sub", "deep")
 	if err := os.MkdirAll(sub, 0o755); err != nil {
 		t.Fatal(err)
@@ -146,19 +154,22 @@ func TestProjectFiles(t *testing.T) {
 	rounds := func(at string, want int) {
 		t.Helper()
 		f := found("/")
-		if c, _, err := f.LoadAt(at); err != nil || c.Copilot.MaxRounds != want || c.LogLevel != "debug" ||
-			c.Listen != "127.0.0.1:1" {
+		if c, _, err := f.LoadAt(at); err != nil || c.Copilot.MaxRounds != want ||
+			c.LogLevel != "debug" || c.Listen != "127.0.0.1:1" {
 			t.Errorf(
 				`for a session in %s: %+v, %v, want no error, MaxRounds %+v, LogLevel "debug" and Listen "127.0.0.1:1"`,
 				at, c.Copilot.MaxRounds, err, want,
 			)
 		}
 		if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 {
-			t.Errorf("the gateway itself: %d rounds, %v, want no error and MaxRounds 7", c.Copilot.MaxRounds, err)
+			t.Errorf("the gateway itself: %d rounds, %v, want no error and MaxRounds 7",
+				c.Copilot.MaxRounds, err)
 		}
 	}
 	f := found(dir)
-	if got, want := summary(f.Providers()), "a: tools; a: left out; a: left out; b: left out; c: connect; d: left out; d: left out; "; got != want {
+	if got, want := summary(
+		f.Providers()),
+		"a: tools; a: left out; a: left out; b: left out; c: connect; d: left out; d: left out; "; got != want {
 		t.Errorf("untrusted: %s, want %s", got, want)
 	}
 	if got, want := summary(found("/").Providers()), "a: tools; c: connect; "; got != want {
@@ -169,7 +180,9 @@ func TestProjectFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, from := range []string{dir, "/", sub} {
-		if got, want := summary(found(from).Providers()), "a: tools; a: left out; a: left out; b: 1 faults; c: connect; d: connect; "; got != want {
+		if got, want := summary(
+			found(from).Providers()),
+			"a: tools; a: left out; a: left out; b: 1 faults; c: connect; d: connect; "; got != want {
 			t.Errorf("trusted, seen from %s: %s, want %s", from, got, want)
 		}
 	}
@@ -178,8 +191,10 @@ func TestProjectFiles(t *testing.T) {
 			continue
 		}
 		matches := func(cwd string) bool { return p.Provider.Sessions.Match("", cwd, "") }
-		if p.Provider.Project != dir || !matches(sub) || matches(filepath.Dir(dir)) || matches(dir+"2") {
-			t.Errorf("d is for other sessions: %+v, want sessions in and below %s only", p.Provider, dir)
+		if p.Provider.Project != dir || !matches(sub) || matches(filepath.Dir(dir)) ||
+			matches(dir+"2") {
+			t.Errorf("d is for other sessions: %+v, want sessions in and below %s only", p.Provider,
+				dir)
 		}
 	}
 	rounds(dir, 8)
@@ -209,7 +224,8 @@ copilot.permissions.shell = "allow"
 			"copilot.provider_key_env: a project's file can't set it: write it into "+user) {
 		t.Errorf(
 			"faults, want 11 of them, Line 1 and %q in it:\n%s",
-			"copilot.provider_key_env: a project's file can't set it: write it into "+user, lines(faults),
+			"copilot.provider_key_env: a project's file can't set it: write it into "+user,
+			lines(faults),
 		)
 	}
 }
@@ -366,7 +382,8 @@ func TestUserProvider(t *testing.T) {
 	if got, err := f.UserProvider("weather"); err != nil || got != want {
 		t.Errorf("UserProvider(weather): got %q, %v, want %q", got, err, want)
 	}
-	for _, name := range []string{"", ".", "..", "../a", "a/b", "-a", "a\n", strings.Repeat("a", 65)} {
+	for _, name := range []string{"", ".", "..", "../a", "a/b", "-a", "a\n",
+		strings.Repeat("a", 65)} {
 		if got, err := f.UserProvider(name); err == nil {
 			t.Errorf("UserProvider(%q): got %q, want an error", name, got)
 		}

@@ -29,7 +29,8 @@ type Follower[C any] struct {
 	// Current are the settings in use, at first the settings of the program's start.
 	Current C
 
-	mu     sync.Mutex // held while files are read and applied; guards Current and the fields that follow
+	// held while files are read and applied; guards Current and the fields that follow
+	mu     sync.Mutex
 	faults Faults
 	reread *time.Timer // set while Follow runs
 }
@@ -40,7 +41,9 @@ const rereadDelay = 3 * time.Second
 
 // Follow reads the files again when a file changes that is in one of dirs and that match accepts,
 // until ctx ends; the caller's goroutine does it. It calls dirs again after each change.
-func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match func(name string) bool) {
+func (f *Follower[C]) Follow(
+	ctx context.Context, dirs func() []string, match func(name string) bool,
+) {
 	f.mu.Lock()
 	f.reread = time.AfterFunc(rereadDelay, f.read)
 	f.mu.Unlock()
@@ -50,7 +53,9 @@ func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match fu
 		f.reread.Stop()
 		f.reread = nil
 	}()
-	watch.Changing(ctx, dirs, func(i fs.FileInfo) bool { return match(i.Name()) }, func(watch.Snapshot) { f.read() })
+	watch.Changing(ctx, dirs, func(i fs.FileInfo) bool {
+		return match(i.Name())
+	}, func(watch.Snapshot) { f.read() })
 }
 
 // Reload reads the files now, and once more soon. The second reading finds a change that was undone

@@ -55,7 +55,8 @@ func TestFollower(t *testing.T) {
 		slices.Sort(did)
 		slices.Sort(tt.did)
 		if !slices.Equal(did, tt.did) || len(f.Faults()) != tt.faults {
-			t.Errorf("%+v did %q and leaves %v, want %q and %d", tt.answer, did, f.Faults(), tt.did, tt.faults)
+			t.Errorf("%+v did %q and leaves %v, want %q and %d", tt.answer, did, f.Faults(), tt.did,
+				tt.faults)
 		}
 	}
 }
@@ -101,7 +102,9 @@ func TestFollow(t *testing.T) {
 	go func() {
 		defer close(done)
 		f.Follow(ctx,
-			func() []string { return []string{filepath.Dir(file)} }, func(name string) bool { return name == "f" })
+			func() []string {
+				return []string{filepath.Dir(file)}
+			}, func(name string) bool { return name == "f" })
 	}()
 	replace := func(text string) { // never half-written
 		write(t, file+".new", text)
@@ -130,18 +133,23 @@ func TestChanged(t *testing.T) {
 	if keys := Changed(a, b); keys != nil {
 		t.Errorf("nothing has changed: %q", keys)
 	}
-	b.Hosts, b.API.Auth, b.Copilot.Permissions.Shell, b.Copilot.MaxRounds = []string{"h"}, AuthNone, Allow, 3
-	if got := strings.Join(Changed(a, b), " "); got != "hosts api.auth copilot.max_rounds copilot.permissions.shell" {
+	b.Hosts, b.API.Auth, b.Copilot.Permissions.Shell, b.Copilot.MaxRounds = []string{"h"}, AuthNone,
+		Allow, 3
+	if got := strings.Join(Changed(a, b),
+		" "); got != "hosts api.auth copilot.max_rounds copilot.permissions.shell" {
 		t.Errorf(
 			"the keys %s have changed, want %q",
 			got, "hosts api.auth copilot.max_rounds copilot.permissions.shell",
 		)
 	}
 	b = Default()
-	b.Copilot.Directories, b.Copilot.Profiles = []string{"/d"}, map[string]Profile{"p": DefaultProfile()}
+	b.Copilot.Directories, b.Copilot.Profiles = []string{"/d"},
+		map[string]Profile{"p": DefaultProfile()}
 	b.Copilot.MCP = map[string]SessionMCP{"m": {URL: "http://h"}}
-	if got := strings.Join(Changed(a, b), " "); got != "copilot.directories copilot.mcp copilot.profile" {
-		t.Errorf("the keys %s have changed, want directories, mcp and profile, which a person trusts by name", got)
+	if got := strings.Join(Changed(a, b),
+		" "); got != "copilot.directories copilot.mcp copilot.profile" {
+		t.Errorf(
+			"the keys %s have changed, want directories, mcp and profile, which a person trusts by name", got)
 	}
 	c, d := DefaultLSClient(), DefaultLSClient()
 	d.Allow.Terminal, d.MCP = []string{"x"}, map[string]MCPServer{"m": {URL: "http://h"}}
@@ -157,7 +165,8 @@ func TestWhere(t *testing.T) {
 	write(t, user, "listen = \"127.0.0.1:1\"\n[api]\n  auth = \"none\"\n")
 	write(t, project, "\n\nlog_level = \"warn\"\n")
 	f := Files{User: user, Project: project, Trusted: true}
-	for key, want := range map[string]string{"api.auth": "user.toml:3:3: x", "log_level": "user.toml:1:1: x"} {
+	for key, want := range map[string]string{"api.auth": "user.toml:3:3: x",
+		"log_level": "user.toml:1:1: x"} {
 		if got := f.Where(key, "x").Error(); !strings.HasSuffix(got, "/"+want) {
 			t.Errorf("%s is at %s, want %s", key, got, want)
 		}

@@ -13,7 +13,8 @@ import (
 // TOML library finds has a place.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{
-		"tapgw.toml", "lsclient.toml", "providers/hello.toml.sample", "providers/weather.toml.sample",
+		"tapgw.toml", "lsclient.toml", "providers/hello.toml.sample",
+		"providers/weather.toml.sample",
 	} {
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -22,8 +23,10 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(data))
 	}
 	for _, s := range []string{
-		"", "a.b.\"c d\".'e' = [1, {f = \"\"\"x\"\"\"\"\"}, '''y''']\n[[g]]\n[g.h]\ni = 1979-05-27 07:32:00 # c\n",
-		"listen = \"\\\"#\\\\\"\nx = 1", "kind = \"command\"\ncommand = [ # c\n \"a\",\n]\n", "[\"\\u00e9\"]\n",
+		"",
+		"a.b.\"c d\".'e' = [1, {f = \"\"\"x\"\"\"\"\"}, '''y''']\n[[g]]\n[g.h]\ni = 1979-05-27 07:32:00 # c\n",
+		"listen = \"\\\"#\\\\\"\nx = 1", "kind = \"command\"\ncommand = [ # c\n \"a\",\n]\n",
+		"[\"\\u00e9\"]\n",
 		"[[hooks]]\non = \"error\"\n[[hooks]]\nhooks.on = 1\n[hooks.x]\ny = 1\n[[hooks.x.z]]\na = 1\n",
 	} {
 		f.Add(s)
@@ -34,8 +37,10 @@ func FuzzParse(f *testing.F) {
 		_, ofLSClient := ParseLSClient("f.toml", []byte(text))
 		height := strings.Count(text, "\n") + 1
 		for _, fault := range slices.Concat(faults, ofProvider, ofLSClient) {
-			if fault.Line < 1 || fault.Line > height || fault.Column < 1 || strings.Contains(fault.Message, "\n") {
-				t.Errorf("fault %q in a text of %d lines, want one line at a place of the text", fault.Error(), height)
+			if fault.Line < 1 || fault.Line > height || fault.Column < 1 ||
+				strings.Contains(fault.Message, "\n") {
+				t.Errorf("fault %q in a text of %d lines, want one line at a place of the text",
+					fault.Error(), height)
 			}
 		}
 		doc, root := open("f.toml", []byte(text))

@@ -73,14 +73,17 @@ func (h *Hook) check(t *table) {
 		return
 	}
 	if t.has("match") && !aboutTools {
-		t.fault("match", "is for %s and %s: the others are about no tool", HookPreToolUse, HookPostToolUse)
+		t.fault("match", "is for %s and %s: the others are about no tool", HookPreToolUse,
+			HookPostToolUse)
 	}
 	if t.has("fail") && h.On != HookPreToolUse {
-		t.fault("fail", "is for %s: the others decide nothing, so that a failure is only told", HookPreToolUse)
+		t.fault("fail", "is for %s: the others decide nothing, so that a failure is only told",
+			HookPreToolUse)
 	}
 	if h.On == HookPreToolUse && h.Timeout > maxGateTimeout {
 		t.fault("timeout",
-			"%s is more than %s, which is how long a tool call waits to be allowed", h.Timeout, maxGateTimeout)
+			"%s is more than %s, which is how long a tool call waits to be allowed", h.Timeout,
+			maxGateTimeout)
 	}
 	if len(h.Command) > 0 && strings.ContainsRune(h.Command[0], filepath.Separator) {
 		h.Command[0] = resolvePath(h.Dir, h.Command[0])

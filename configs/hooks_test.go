@@ -54,22 +54,33 @@ max_rounds = 3
 func TestHookFaults(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"[[hooks]]\ncommand = [\"x\"]\n", `t:1:1: hooks[0].on: is required`},
-		{"[[hooks]]\non = \"pre_tool\"\ncommand = [\"x\"]\n", `t:2:1: hooks[0].on: "pre_tool" is not one of`},
+		{"[[hooks]]\non = \"pre_tool\"\ncommand = [\"x\"]\n",
+			`t:2:1: hooks[0].on: "pre_tool" is not one of`},
 		{"[[hooks]]\non = \"error\"\n", `t:1:1: hooks[0].command: is required, or url`},
-		{"[[hooks]]\non = \"error\"\ncommand = []\n", `t:3:1: hooks[0].command: is required, or url`},
+		{"[[hooks]]\non = \"error\"\ncommand = []\n",
+			`t:3:1: hooks[0].command: is required, or url`},
 		{"[[hooks]]\non = \"error\"\ncommand = [\"\"]\n", `t:3:12: hooks[0].command[0]: is empty`},
-		{"[[hooks]]\non = \"error\"\ncommand = [\"x\"]\nurl = \"http://h/\"\n", `t:4:1: hooks[0].url: can't stand beside command`},
-		{"[[hooks]]\non = \"error\"\nurl = \"ftp://h/\"\n", `t:3:1: hooks[0].url: is not an http or https URL`},
-		{"[[hooks]]\non = \"error\"\nurl = \"http://me:secret@h/\"\n", `t:3:1: hooks[0].url: must not hold a user name or password`},
-		{"[[hooks]]\non = \"error\"\ncommand = [\"x\"]\nmatch = \"shell\"\n", `t:4:1: hooks[0].match: is for pre_tool_use and post_tool_use`},
-		{"[[hooks]]\non = \"post_tool_use\"\ncommand = [\"x\"]\nfail = \"open\"\n", `t:4:1: hooks[0].fail: is for pre_tool_use`},
-		{"[[hooks]]\non = \"pre_tool_use\"\ncommand = [\"x\"]\ntimeout = \"6s\"\n", `t:4:1: hooks[0].timeout: 6s is more than 5s`},
-		{"[[hooks]]\non = \"pre_tool_use\"\ncommand = [\"x\"]\nfail = \"ajar\"\n", `t:4:1: hooks[0].fail: "ajar" is not one of`},
+		{"[[hooks]]\non = \"error\"\ncommand = [\"x\"]\nurl = \"http://h/\"\n",
+			`t:4:1: hooks[0].url: can't stand beside command`},
+		{"[[hooks]]\non = \"error\"\nurl = \"ftp://h/\"\n",
+			`t:3:1: hooks[0].url: is not an http or https URL`},
+		{"[[hooks]]\non = \"error\"\nurl = \"http://me:secret@h/\"\n",
+			`t:3:1: hooks[0].url: must not hold a user name or password`},
+		{"[[hooks]]\non = \"error\"\ncommand = [\"x\"]\nmatch = \"shell\"\n",
+			`t:4:1: hooks[0].match: is for pre_tool_use and post_tool_use`},
+		{"[[hooks]]\non = \"post_tool_use\"\ncommand = [\"x\"]\nfail = \"open\"\n",
+			`t:4:1: hooks[0].fail: is for pre_tool_use`},
+		{"[[hooks]]\non = \"pre_tool_use\"\ncommand = [\"x\"]\ntimeout = \"6s\"\n",
+			`t:4:1: hooks[0].timeout: 6s is more than 5s`},
+		{"[[hooks]]\non = \"pre_tool_use\"\ncommand = [\"x\"]\nfail = \"ajar\"\n",
+			`t:4:1: hooks[0].fail: "ajar" is not one of`},
 		{"[[hooks]]\non = \"error\"\ncommand = [\"x\"]\n[[hooks]]\non = \"error\"\ncommand = [\"x\"]\nshell = true\n", `t:7:1: unknown key hooks[1].shell`},
-		{"[hooks]\non = \"error\"\n", `t:1:2: hooks: must be an array of tables, each [[hooks]], found a table`},
+		{"[hooks]\non = \"error\"\n",
+			`t:1:2: hooks: must be an array of tables, each [[hooks]], found a table`},
 		{"hooks = 1\n", `t:1:1: hooks: must be an array of tables`},
 		{"hooks = [1]\n", `t:1:1: hooks: must be an array of tables`},
-		{"hooks = [{ on = \"error\", command = [\"x\"], what = 1 }]\n", `t:1:43: unknown key hooks[0].what`},
+		{"hooks = [{ on = \"error\", command = [\"x\"], what = 1 }]\n",
+			`t:1:43: unknown key hooks[0].what`},
 	} {
 		_, faults := Parse("t", []byte(tt.text))
 		if len(faults) == 0 || !strings.HasPrefix(faults[0].Error(), tt.want) {
@@ -81,11 +92,13 @@ func TestHookFaults(t *testing.T) {
 // A project's file never says what runs on the user's machine.
 func TestProjectHasNoHooks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tapgw.toml")
-	if err := os.WriteFile(file, []byte("[[hooks]]\non = \"error\"\ncommand = [\"x\"]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("[[hooks]]\non = \"error\"\ncommand = [\"x\"]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := withProject("", file)
-	if err == nil || !strings.Contains(err.Error(), "tapgw.toml:1:3: hooks: a project's file can't set it") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "tapgw.toml:1:3: hooks: a project's file can't set it") {
 		t.Errorf(
 			"a project's hooks: %v, want an error and %q in it",
 			err, "tapgw.toml:1:3: hooks: a project's file can't set it",

@@ -20,9 +20,11 @@ const (
 
 // kind is how the gateway treats the providers of one kind.
 type kind struct {
-	startsItself    bool // the program connects when it likes: the gateway neither starts nor ends it
-	servesAll       bool // one process is for all sessions, unless the file says otherwise
-	servesElsewhere bool // it needs no session's directory, and so can serve sessions of other gateways
+	// the program connects when it likes: the gateway neither starts nor ends it
+	startsItself bool
+	servesAll    bool // one process is for all sessions, unless the file says otherwise
+	// it needs no session's directory, and so can serve sessions of other gateways
+	servesElsewhere bool
 	isOwn           bool // it is the gateway's, and no file may have it
 	// check adds faults for keys that exclude or need each other.
 	check func(*Provider, *table)
@@ -33,20 +35,24 @@ type kind struct {
 // kinds has every kind of provider. A new one needs its keys in [Provider], an element here, and
 // the function that runs it in internal/assembly, launchers.
 var kinds = map[string]kind{
-	KindCommand: {servesElsewhere: true, check: (*Provider).checkCommand, offer: func(p *Provider) string {
-		return fmt.Sprintf("the provider %s, which starts %s", p.Name, strings.Join(p.Command, " "))
-	}},
+	KindCommand: {servesElsewhere: true, check: (*Provider).checkCommand,
+		offer: func(p *Provider) string {
+			return fmt.Sprintf("the provider %s, which starts %s", p.Name,
+				strings.Join(p.Command, " "))
+		}},
 	KindConnect: {startsItself: true},
 	KindTools: {servesAll: true, check: (*Provider).checkTools, offer: func(p *Provider) string {
 		return fmt.Sprintf("the provider %s, which runs the tools in %s", p.Name, p.Dir)
 	}},
 	KindHTTP: {servesAll: true, servesElsewhere: true, check: (*Provider).checkHTTP},
-	KindMCP: {servesAll: true, servesElsewhere: true, check: (*Provider).checkMCP, offer: func(p *Provider) string {
-		if p.MCP.URL != "" {
-			return fmt.Sprintf("the provider %s, the MCP server at %s", p.Name, p.MCP.URL)
-		}
-		return fmt.Sprintf("the provider %s, an MCP server that %s starts", p.Name, strings.Join(p.Command, " "))
-	}},
+	KindMCP: {servesAll: true, servesElsewhere: true, check: (*Provider).checkMCP,
+		offer: func(p *Provider) string {
+			if p.MCP.URL != "" {
+				return fmt.Sprintf("the provider %s, the MCP server at %s", p.Name, p.MCP.URL)
+			}
+			return fmt.Sprintf("the provider %s, an MCP server that %s starts", p.Name,
+				strings.Join(p.Command, " "))
+		}},
 	KindSource: {servesAll: true, check: (*Provider).checkSource, offer: func(p *Provider) string {
 		return fmt.Sprintf("the source %s, which %s", p.Name, p.Source.does())
 	}},
@@ -97,7 +103,8 @@ func (p *Provider) checkHTTP(t *table) {
 	for _, tool := range p.HTTP {
 		if name := p.Rules.Prefix + tool.Name; t.isGood("prefix") && len(name) > maxToolName {
 			t.fault("prefix",
-				"makes %q longer than the %d characters that a tool's name may have", name, maxToolName)
+				"makes %q longer than the %d characters that a tool's name may have", name,
+				maxToolName)
 		}
 	}
 }

@@ -10,10 +10,13 @@ import (
 
 // The tags of Provider name the kinds of the table, and no others.
 func TestKinds(t *testing.T) {
-	inFiles := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(name string) bool { return kinds[name].isOwn })
+	inFiles := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(name string) bool {
+		return kinds[name].isOwn
+	})
 	for f := range reflect.TypeFor[Provider]().Fields() {
 		if f.Name == "Kind" {
-			if got := slices.Sorted(strings.SplitSeq(f.Tag.Get("of"), ",")); !slices.Equal(got, inFiles) {
+			if got := slices.Sorted(strings.SplitSeq(f.Tag.Get("of"), ",")); !slices.Equal(got,
+				inFiles) {
 				t.Errorf("the key kind takes %q, want %q", got, inFiles)
 			}
 		}

@@ -21,8 +21,9 @@ const EnvLSConfig = "LSCLIENT_CONFIG"
 // LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means
 // [DefaultLSClient]; configs/lsclient.toml documents each key.
 type LSClient struct {
-	Server    string  `toml:"server" is:"noNUL" base:"program" user:"set"` // the language server
-	Model     string  `toml:"model" is:"model?"`                           // "": the server's default
+	Server string `toml:"server" is:"noNUL" base:"program" user:"set"` // the language server
+	// "": the server's default
+	Model     string  `toml:"model" is:"model?"`
 	MaxRounds int     `toml:"max_rounds" default:"25" range:"1,500"`
 	Tools     DropIns `toml:"tools"`
 	// LibraryDocs is a directory that adds libraries, absolute; "": beside the user's file.
@@ -157,7 +158,8 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 		if _, err := os.Stat(named); err != nil { //nolint:gosec // the user names the file
 			return LSFiles{User: named}, fmt.Errorf("%s: %s: %w", where, named, errors.Unwrap(err))
 		}
-		return LSFiles{User: named, isNamed: true, ToolDirs: []string{filepath.Join(filepath.Dir(named), toolDir)}}, nil
+		return LSFiles{User: named, isNamed: true,
+			ToolDirs: []string{filepath.Join(filepath.Dir(named), toolDir)}}, nil
 	}
 	f := LSFiles{User: lsUserFile()}
 	project := workspace
@@ -200,7 +202,8 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 // in a project and its content differs from the content that the user trusted. The path decides on
 // the project, even if it is a symbolic link that leads out of the project.
 func (f LSFiles) CheckTools(dir string) error {
-	if rel, err := filepath.Rel(f.project, dir); f.project != "" && err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(f.project, dir); f.project != "" && err == nil &&
+		filepath.IsLocal(rel) {
 		return Unchanged(f.project, dir)
 	}
 	p, trusted, err := nearestTrusted(dir)
@@ -318,7 +321,8 @@ func (d *DropIns) readKey(t *table, key string) {
 	isList := t.isList(key)
 	for path := range t.doc.keys {
 		// The parser takes both and keeps one.
-		if rest, ok := strings.CutPrefix(path, key+"."); ok && strings.HasPrefix(rest, `"[`) != isList {
+		if rest, ok := strings.CutPrefix(path, key+"."); ok &&
+			strings.HasPrefix(rest, `"[`) != isList {
 			t.fault(key, "is both a list and a table: write the list as tools.dirs")
 			return
 		}
@@ -339,7 +343,8 @@ func (r *Role) check(t *table) {
 }
 
 func (s *LSPServer) check(t *table) {
-	if t.isGood("command") && t.isGood("languages") && (len(s.Command) == 0 || len(s.Languages) == 0) {
+	if t.isGood("command") && t.isGood("languages") &&
+		(len(s.Command) == 0 || len(s.Languages) == 0) {
 		t.faultHere("needs command and languages")
 	}
 }

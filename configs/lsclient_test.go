@@ -29,7 +29,8 @@ func TestLSClientSampleEqualsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, want := countLeaves(keys), fields(reflect.TypeFor[LSClient]()); n != want {
-		t.Errorf("the sample sets %d keys, there are %d: document every key there, want %d", n, want, want)
+		t.Errorf("the sample sets %d keys, there are %d: document every key there, want %d", n,
+			want, want)
 	}
 }
 
@@ -82,7 +83,8 @@ tools = ["read"]
 		LibraryDocs: "/etc/x/docs",
 		ToolTimeout: 30 * time.Second,
 		Tools: DropIns{
-			Dirs: []string{"/etc/x/mine", "/abs"}, Env: []string{"JIRA_TOKEN", "AWS_*"}, Replace: []string{"read_file"},
+			Dirs: []string{"/etc/x/mine", "/abs"}, Env: []string{"JIRA_TOKEN", "AWS_*"},
+			Replace: []string{"read_file"},
 		},
 		Proxy:   Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
 		GitHub:  GitHub{Enterprise: "https://ghe.example"},
@@ -100,7 +102,8 @@ tools = ["read"]
 			"far":   {URL: "https://far.example/mcp"},
 		},
 		Roles: map[string]Role{
-			"tester": {Description: "tests", Instructions: "Be quick.", Model: "gpt-x", Tools: []string{"read"}},
+			"tester": {Description: "tests", Instructions: "Be quick.", Model: "gpt-x",
+				Tools: []string{"read"}},
 		},
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
@@ -122,7 +125,8 @@ func TestToolsMayBeAList(t *testing.T) {
 		f := LSFiles{User: file}
 		c, err := f.Load()
 		if err != nil ||
-			strings.Contains(text, "mine") && !slices.Equal(c.Tools.Dirs, []string{filepath.Join(home, "mine")}) {
+			strings.Contains(text, "mine") &&
+				!slices.Equal(c.Tools.Dirs, []string{filepath.Join(home, "mine")}) {
 			t.Errorf("%q: got the directories %q, %v", text, c.Tools.Dirs, err)
 		}
 		at := f.Where("tools.dirs", "")
@@ -151,13 +155,15 @@ func TestLSClientFaults(t *testing.T) {
 		{`tools = "mine"`, "1:1: tools: must be a table, found a string"},
 		{`tools = ["a", ""]`, "1:15: tools[1]: must be a directory"},
 		{"[tools]\ndirs = [1]", "2:9: tools.dirs[0]: must be a string"},
-		{"[tools]\nenv = [\"A\", \"sk-secret\"]", "2:13: tools.env[1]: is not the name of an environment variable"},
+		{"[tools]\nenv = [\"A\", \"sk-secret\"]",
+			"2:13: tools.env[1]: is not the name of an environment variable"},
 		{"[tools]\nenv = [\"*\"]", "2:8: tools.env[0]: is not the name of an environment variable"},
 		{"[tools]\ndir = []", "2:1: unknown key tools.dir: there are dirs, env, replace"},
 		{"[roles.x]\ntools = []", "1:8: roles.x: needs a description"},
 		{"[roles.x]\ndescription = \"\"", "2:1: roles.x.description: must not be empty"},
 		{"[mcp.x]\nenv = {}", "1:6: mcp.x: needs either command or url"},
-		{"[mcp.x]\ncommand = [\"a\"]\nurl = \"http://x\"", "1:6: mcp.x: needs either command or url"},
+		{"[mcp.x]\ncommand = [\"a\"]\nurl = \"http://x\"",
+			"1:6: mcp.x: needs either command or url"},
 		{"[mcp.x]\nurl = \"ftp://x\"", "2:1: mcp.x.url: is not an http or https URL"},
 	}
 	for _, tt := range tests {
@@ -198,7 +204,8 @@ func TestFindLSClient(t *testing.T) {
 		return f
 	}
 	f := find()
-	if f.Project != "" || f.Untrusted != project || !slices.Equal(f.ToolDirs, []string{filepath.Join(user, "tools")}) {
+	if f.Project != "" || f.Untrusted != project ||
+		!slices.Equal(f.ToolDirs, []string{filepath.Join(user, "tools")}) {
 		t.Errorf(
 			`an untrusted project gives %+v, want Project "", Untrusted %v and %v`,
 			f, project, []string{filepath.Join(user, "tools")},
@@ -231,20 +238,25 @@ func TestFindLSClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Model != "projects" || c.MaxRounds != 7 || !slices.Equal(c.Tools.Dirs, f.ToolDirs) {
-		t.Errorf(`the files together give %+v, want Model "projects", MaxRounds 7 and %v`, c, f.ToolDirs)
+		t.Errorf(`the files together give %+v, want Model "projects", MaxRounds 7 and %v`, c,
+			f.ToolDirs)
 	}
 	write(t, project, `server = "./evil"`)
 	if c, err := f.Load(); err != nil || c.Model != "users" || c.Server != "" {
-		t.Errorf(`changed since it was trusted: %+v, %v, want no error, Model "users" and Server ""`, c, err)
+		t.Errorf(
+			`changed since it was trusted: %+v, %v, want no error, Model "users" and Server ""`, c,
+			err)
 	}
 	if f := find(); f.Project != "" || f.Untrusted != project || f.Why == nil ||
-		!strings.Contains(f.Why.Error(), ".tapgw/lsclient.toml has changed since you trusted it: run tapgw trust ") {
+		!strings.Contains(f.Why.Error(),
+			".tapgw/lsclient.toml has changed since you trusted it: run tapgw trust ") {
 		t.Errorf("changed since it was trusted: %+v", f)
 	}
 	if _, _, err := Trust(work); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), "1:1: server: a project's file can't set it") {
+	if _, err := f.Load(); err == nil ||
+		!strings.Contains(err.Error(), "1:1: server: a project's file can't set it") {
 		t.Errorf(
 			`a project's server gave %v, want an error and "1:1: server: a project's file can't set it" in it`,
 			err,
@@ -252,7 +264,8 @@ func TestFindLSClient(t *testing.T) {
 	}
 	named, err := FindLSClient(work, project)
 	if err != nil || named.User != project || named.Project != "" {
-		t.Errorf(`a named file gives %+v, %v, want no error, User %v and Project ""`, named, err, project)
+		t.Errorf(`a named file gives %+v, %v, want no error, User %v and Project ""`, named, err,
+			project)
 	}
 	if _, err := FindLSClient(work, "missing.toml"); err == nil {
 		t.Error("FindLSClient of a missing file: no error, want one")

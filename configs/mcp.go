@@ -103,7 +103,8 @@ func (s MCPServer) validate(name string) error {
 			return fmt.Errorf("env: %q is not the name of an environment variable", name)
 		}
 	}
-	for _, text := range slices.Concat(s.Command, slices.Collect(maps.Values(s.Env)), []string{s.Dir}) {
+	for _, text := range slices.Concat(s.Command, slices.Collect(maps.Values(s.Env)),
+		[]string{s.Dir}) {
 		if err := noNUL(text); err != nil {
 			return err
 		}

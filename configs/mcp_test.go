@@ -8,14 +8,16 @@ import (
 
 func TestParseMCP(t *testing.T) {
 	want := map[string]MCPServer{
-		"files": {Command: []string{"npx", "-y", "files"}, Env: map[string]string{"A": "b"}, Dir: "{workspace}/x"},
-		"web":   {URL: "https://tools.example/mcp"},
+		"files": {Command: []string{"npx", "-y", "files"}, Env: map[string]string{"A": "b"},
+			Dir: "{workspace}/x"},
+		"web": {URL: "https://tools.example/mcp"},
 	}
 	const servers = `{"files":{"type":"stdio","command":"npx","args":["-y","files"],"env":{"A":"b"},"cwd":"{workspace}/x"},
 		"web":{"url":"https://tools.example/mcp"}}`
 	for _, text := range []string{
 		servers, `{"mcpServers":` + servers + `}`, `{"servers":` + servers + `}`,
-		strings.Replace(servers, `"command":"npx","args":["-y","files"]`, `"command":["npx","-y","files"]`, 1),
+		strings.Replace(servers, `"command":"npx","args":["-y","files"]`,
+			`"command":["npx","-y","files"]`, 1),
 	} {
 		got, err := ParseMCP([]byte(text))
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -42,10 +44,11 @@ func TestParseMCP(t *testing.T) {
 }
 
 func TestMCPServerInWorkspace(t *testing.T) {
-	s := MCPServer{Command: []string{"x", "--root={workspace}"}, Env: map[string]string{"R": "{workspace}"},
-		Dir: "{workspace}/sub"}
+	s := MCPServer{Command: []string{"x", "--root={workspace}"},
+		Env: map[string]string{"R": "{workspace}"}, Dir: "{workspace}/sub"}
 	got := s.In("/w")
-	want := MCPServer{Command: []string{"x", "--root=/w"}, Env: map[string]string{"R": "/w"}, Dir: "/w/sub"}
+	want := MCPServer{Command: []string{"x", "--root=/w"}, Env: map[string]string{"R": "/w"},
+		Dir: "/w/sub"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

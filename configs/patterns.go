@@ -56,7 +56,8 @@ func foreignNotation(s, kind string) error {
 	match := foreignRule.FindStringSubmatch(s)
 	if match == nil {
 		if before, ok := strings.CutSuffix(s, ":*"); ok && kind == forCommands {
-			return fmt.Errorf("%q is Claude Code's or the Copilot CLI's notation; write %q", s, before)
+			return fmt.Errorf("%q is Claude Code's or the Copilot CLI's notation; write %q", s,
+				before)
 		}
 		if note, ok := notations()[s]; ok && s != strings.ToLower(s) {
 			return fmt.Errorf("%q is %s name of a tool, and this is a list of %s", s, note[0], kind)
@@ -68,7 +69,8 @@ func foreignNotation(s, kind string) error {
 		if kind == forPaths { // a file may be called so
 			return nil
 		}
-		return fmt.Errorf("%q is the notation of another program; write %q", s, ownForm(match[2], kind))
+		return fmt.Errorf("%q is the notation of another program; write %q", s,
+			ownForm(match[2], kind))
 	}
 	if note[1] != kind {
 		return fmt.Errorf("%q is %s notation for %s; this is a list of %s: write %q in that of %s",
@@ -113,7 +115,8 @@ func isDeniedCommand(s string) error {
 	isHidden := func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }
 	switch last := words[len(words)-1]; {
 	case strings.HasSuffix(words[0], "/"):
-		return fmt.Errorf("%q never matches: it is a directory; write the program, such as %q", s, words[0]+"rm")
+		return fmt.Errorf("%q never matches: it is a directory; write the program, such as %q", s,
+			words[0]+"rm")
 	case strings.HasPrefix(words[0], "-"), !programWord.MatchString(words[0]):
 		return fmt.Errorf("%q never matches: no program is called %q; * is the only wildcard, "+
 			"and a pattern is the words that a command begins with", s, words[0])
@@ -124,8 +127,9 @@ func isDeniedCommand(s string) error {
 		return fmt.Errorf("%q never matches: it has characters that nobody sees", s)
 	}
 	if !shellrule.Denies([]string{s}, strings.ReplaceAll(s, "*", "x")) {
-		return fmt.Errorf("%q never matches: no command has these words; write the words that it begins with, "+
-			`such as "git push"`, s)
+		return fmt.Errorf(
+			"%q never matches: no command has these words; write the words that it begins with, "+
+				`such as "git push"`, s)
 	}
 	return nil
 }
@@ -144,14 +148,17 @@ func isComparablePath(s string) error {
 	clean := path.Clean(s)
 	switch {
 	case strings.TrimSpace(s) != s:
-		return fmt.Errorf("%q never matches: it begins or ends with a space; write %q", s, strings.TrimSpace(s))
+		return fmt.Errorf("%q never matches: it begins or ends with a space; write %q", s,
+			strings.TrimSpace(s))
 	case schemePath.MatchString(s):
 		return fmt.Errorf("%q never matches: it is a URL; write the path alone", s)
 	case windowsPath.MatchString(s):
-		return fmt.Errorf("%q never matches: write / between directories, and paths from / or ~/ or the "+
-			"session's directory", s)
+		return fmt.Errorf(
+			"%q never matches: write / between directories, and paths from / or ~/ or the "+
+				"session's directory", s)
 	case variablePath.MatchString(s):
-		return fmt.Errorf("%q never matches: variables are not replaced; write the path, or ~/ for your home", s)
+		return fmt.Errorf(
+			"%q never matches: variables are not replaced; write the path, or ~/ for your home", s)
 	case strings.HasPrefix(s, "!"):
 		return fmt.Errorf("%q never matches: no pattern takes back another one", s)
 	case regexpPath.MatchString(s):
@@ -159,7 +166,8 @@ func isComparablePath(s string) error {
 	case s == "~" || s == "~/":
 		return fmt.Errorf(`%q never matches: write "~/**"`, s)
 	case strings.HasPrefix(s, "~") && !strings.HasPrefix(s, "~/"):
-		return fmt.Errorf("%q never matches: ~ is your own home only; write the other user's path", s)
+		return fmt.Errorf("%q never matches: ~ is your own home only; write the other user's path",
+			s)
 	case clean == "." || clean == "/" && s != "/":
 		return fmt.Errorf("%q never matches: write %q", s, strings.TrimPrefix(clean, ".")+"**")
 	case strings.HasSuffix(s, "/") && s != "/":
@@ -187,7 +195,8 @@ func globBelow(dir, pattern string) string {
 	return strings.TrimSuffix(globSigns.Replace(dir), "/") + "/" + pattern
 }
 
-var globSigns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)
+var globSigns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`,
+	`\{`, `}`, `\}`)
 
 // hostWord matches hosts that exist: names and addresses.
 var hostWord = lazyregexp.New(`^[a-z0-9_]([a-z0-9._-]*[a-z0-9])?$|:`)
@@ -207,9 +216,12 @@ func isMatchingURL(s string) error {
 	u, err := weburl.Parse(p.Example())
 	switch {
 	case err == nil && strings.HasPrefix(strings.TrimPrefix(u.Host, "x."), "."):
-		return fmt.Errorf("%q never matches: write %q for all hosts below", s, "*"+strings.TrimPrefix(u.Host, "x."))
-	case err != nil || !hostWord.MatchString(u.Host) || strings.Contains(u.Host, "..") || !p.Denies(u) || !p.Allows(u):
-		return fmt.Errorf(`%q never matches: no URL has it; write a host, such as "docs.example" or "*.docs.example"`, s)
+		return fmt.Errorf("%q never matches: write %q for all hosts below", s,
+			"*"+strings.TrimPrefix(u.Host, "x."))
+	case err != nil || !hostWord.MatchString(u.Host) || strings.Contains(u.Host, "..") ||
+		!p.Denies(u) || !p.Allows(u):
+		return fmt.Errorf(
+			`%q never matches: no URL has it; write a host, such as "docs.example" or "*.docs.example"`, s)
 	}
 	return nil
 }
@@ -245,8 +257,9 @@ func isToolPattern(s string) error {
 		return err
 	}
 	if !sourcedTool.MatchString(s) {
-		return fmt.Errorf(`%q never matches: write a tool's whole name or all of a source, such as "bash", `+
-			`"custom:greet" or "mcp:*"`, s)
+		return fmt.Errorf(
+			`%q never matches: write a tool's whole name or all of a source, such as "bash", `+
+				`"custom:greet" or "mcp:*"`, s)
 	}
 	return nil
 }
@@ -264,7 +277,8 @@ func isToolGlob(s string) error {
 
 // isMatchingPath accepts a glob that some path can match.
 func isMatchingPath(s string) error {
-	if err := cmp.Or(foreignNotation(s, forPaths), isPathPattern(s), isComparablePath(s)); err != nil {
+	if err := cmp.Or(foreignNotation(s, forPaths), isPathPattern(s),
+		isComparablePath(s)); err != nil {
 		return err
 	}
 	glob := PathGlob(s, "/dir", "/home")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Patterns that no command, path or URL can match are faults that name the right form, and no others are.
+// Patterns that no command, path or URL can match are faults that name the right form, and no
+// others are.
 func TestPatternsThatNeverMatch(t *testing.T) {
 	for _, tt := range []struct {
 		check    func(string) error
@@ -30,8 +31,9 @@ func TestPatternsThatNeverMatch(t *testing.T) {
 			" ":                         "is not the words",
 			`C:\\rm.exe`:                "is not the words",
 
-			"rm": "", "git push": "", "/bin/rm": "", "mkfs*": "", "npm * --force": "", "./x": "", "curl *": "", "*": "",
-			"FOO=1 make": "", "[": "", "g++": "", "sudo rm": "", "git -C . push": "",
+			"rm": "", "git push": "", "/bin/rm": "", "mkfs*": "", "npm * --force": "", "./x": "",
+			"curl *": "", "*": "", "FOO=1 make": "", "[": "", "g++": "", "sudo rm": "",
+			"git -C . push": "",
 		}},
 		{isHookMatch, map[string]string{
 			"Bash(rm:*)": `Claude Code's notation for commands; this is a list of tools`,
@@ -91,13 +93,15 @@ func TestPatternsThatNeverMatch(t *testing.T) {
 			"(a).example":                "never matches",
 			"a..example":                 "never matches",
 
-			"a.example": "", "*.a.example": "", "https://a.example/v1": "", "[::1]:80": "", "127.1": "",
+			"a.example": "", "*.a.example": "", "https://a.example/v1": "", "[::1]:80": "",
+			"127.1":               "",
 			"localhost":           "",
 			"b\u00fccher.example": "", "http://a.example:8080/x": "",
 		}},
 		{isTerminalRule, map[string]string{
-			"Bash(rm:*)": "notation", "FOO=1 make *": "allows nothing", "go test *": "", "go vet ./... | head": "",
-			"echo $(date)": "",
+			"Bash(rm:*)": "notation", "FOO=1 make *": "allows nothing", "go test *": "",
+			"go vet ./... | head": "",
+			"echo $(date)":        "",
 		}},
 	} {
 		for pattern, want := range tt.patterns {
@@ -117,8 +121,8 @@ func TestPatternsThatNeverMatch(t *testing.T) {
 // A directory's own signs of globs are no wildcards: rules hold in it.
 func TestPathGlob(t *testing.T) {
 	for _, tt := range [][4]string{
-		{"x", "/", "/home", "/x"}, {"x", "/a[1]", "/home", `/a\[1\]/x`}, {"~/x", "/a", "/h{o}", `/h\{o\}/x`},
-		{"/x", "/a", "", "/x"},
+		{"x", "/", "/home", "/x"}, {"x", "/a[1]", "/home", `/a\[1\]/x`},
+		{"~/x", "/a", "/h{o}", `/h\{o\}/x`}, {"/x", "/a", "", "/x"},
 	} {
 		if got := PathGlob(tt[0], tt[1], tt[2]); got != tt[3] {
 			t.Errorf("%q in %s: %s, want %s", tt[0], tt[1], got, tt[3])

@@ -56,7 +56,8 @@ func isCommandPattern(s string) error {
 		return err
 	}
 	if strings.TrimSpace(s) == "" || strings.ContainsAny(s, "\n\r\x00;&|<>`$\"'\\") {
-		return fmt.Errorf(`%q is not the words that one command begins with, such as "git log" or "go test *"`, s)
+		return fmt.Errorf(
+			`%q is not the words that one command begins with, such as "git log" or "go test *"`, s)
 	}
 	return nil
 }
@@ -67,7 +68,8 @@ func isPathPattern(s string) error {
 	}
 	for part := range strings.SplitSeq(s, "/") {
 		if part == ".." {
-			return fmt.Errorf("%q: .. leads out of what the rest says: write the path that is meant", s)
+			return fmt.Errorf(
+				"%q: .. leads out of what the rest says: write the path that is meant", s)
 		}
 	}
 	return nil

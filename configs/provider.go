@@ -29,16 +29,18 @@ type Provider struct {
 	Name string // of the file
 	File string
 
-	Kind    string            `toml:"kind" of:"command,connect,tools,http,mcp,source" need:"-"`
-	Command []string          `toml:"command" first:"must be the name of a program" is:"noNUL" kinds:"command,mcp"`
-	Says    string            `toml:"name" is:"providerName?" kinds:"command,connect"` // "" for the file's name
-	CWD     string            `toml:"cwd" is:"cwd" default:"." kinds:"command,mcp,source"`
-	Env     map[string]string `toml:"env" names:"providerEnv" kinds:"command,mcp,source"`
-	Dir     string            `toml:"dir" is:"dir" kinds:"tools"` // of drop-in tools, relative as CWD is
-	Permit  Permit            `toml:"permit" kinds:"tools"`       // of drop-in tools
-	HTTP    []HTTPTool        `toml:"tools" names:"httpTool" kinds:"http"`
-	MCP     MCPUpstream       `toml:",inline"`
-	Source  *Source           `toml:",inline" kinds:"source"` // nil for other kinds
+	Kind    string   `toml:"kind" of:"command,connect,tools,http,mcp,source" need:"-"`
+	Command []string `toml:"command" first:"must be the name of a program" is:"noNUL" kinds:"command,mcp"`
+	// "" for the file's name
+	Says string            `toml:"name" is:"providerName?" kinds:"command,connect"`
+	CWD  string            `toml:"cwd" is:"cwd" default:"." kinds:"command,mcp,source"`
+	Env  map[string]string `toml:"env" names:"providerEnv" kinds:"command,mcp,source"`
+	// of drop-in tools, relative as CWD is
+	Dir    string      `toml:"dir" is:"dir" kinds:"tools"`
+	Permit Permit      `toml:"permit" kinds:"tools"` // of drop-in tools
+	HTTP   []HTTPTool  `toml:"tools" names:"httpTool" kinds:"http"`
+	MCP    MCPUpstream `toml:",inline"`
+	Source *Source     `toml:",inline" kinds:"source"` // nil for other kinds
 	// Sessions, without a mode in the file, is for all sessions or for each, as the kind has it.
 	Sessions Sessions `toml:"sessions"`
 	Grants   []string `toml:"grants" of:"transforms,gates,context,questions" kinds:"command,connect,tools,http,mcp"`
@@ -98,7 +100,8 @@ func isBelow(project, dir string) bool {
 // are for the names without Prefix, which comes before each name. Concurrency is how many calls run
 // at once; 0 leaves it to the provider.
 type ToolRules struct {
-	Allow       []string      `toml:"allow" is:"toolGlob" kinds:"command,connect,tools,http,mcp"` // empty: all
+	// empty: all
+	Allow       []string      `toml:"allow" is:"toolGlob" kinds:"command,connect,tools,http,mcp"`
 	Deny        []string      `toml:"deny" is:"toolGlob" kinds:"command,connect,tools,http,mcp"`
 	Prefix      string        `toml:"prefix" is:"toolPrefix" kinds:"command,connect,tools,http,mcp"`
 	Concurrency int           `toml:"concurrency" range:"0,1000" kinds:"command,connect,tools,http,mcp"`
@@ -121,7 +124,8 @@ var providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 func IsProviderName(s string) bool { return providerName.MatchString(s) }
 
 // nameRule describes providerName.
-const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a " +
+	"letter or digit"
 
 // ParseProvider reads the text of a provider file of the user's own. The file's name without .toml
 // is the provider's name. With faults, the Provider has only its name, kind and file, and the keys
@@ -162,13 +166,17 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	t.read(&p)
 	switch name := protocol.NormalName(p.ExpectedName()); {
 	case name == goalsName || name == tapName && p.Kind == KindSource:
-		doc.at(0, fmt.Sprintf("the name %s is that of the gateway's own provider; choose another", name))
+		doc.at(0, fmt.Sprintf("the name %s is that of the gateway's own provider; choose another",
+			name))
 	case name == tapName && p.Name != tapName:
-		doc.at(0, "the name tap is that of the gateway's own provider: only a file tap.toml takes its place")
+		doc.at(0,
+			"the name tap is that of the gateway's own provider: only a file tap.toml "+
+				"takes its place")
 	}
 	if project && len(p.Grants) > 0 {
 		t.fault("grants",
-			"a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
+			"a project's file can't set it: write the file into %s",
+			filepath.Join(UserDir(), providerDirName))
 	}
 	if p.Source != nil && p.Source.Prompt != "" && !project {
 		// The user wrote the prompt, so it counts as a prompt of the user, and the guard against
@@ -205,9 +213,11 @@ func (p *Provider) closes(t *table) bool {
 // each other.
 func (p *Provider) check(t *table) {
 	if !t.has("kind") {
-		t.doc.at(0, `kind: is missing: write kind = "command" for a program that the gateway starts`)
+		t.doc.at(0,
+			`kind: is missing: write kind = "command" for a program that the gateway starts`)
 	}
-	if tools, ok := t.values["tools"].(map[string]any); ok && (len(tools) == 0 || len(tools) > maxHTTPTools) {
+	if tools, ok := t.values["tools"].(map[string]any); ok &&
+		(len(tools) == 0 || len(tools) > maxHTTPTools) {
 		t.fault("tools", "has %d tools: a provider has from 1 to %d", len(tools), maxHTTPTools)
 	}
 	p.MCP.checkEvents(t, p.Name)
@@ -242,7 +252,8 @@ func (p *Provider) checkTogether(t *table) {
 	}
 	for _, f := range fieldsOf(reflect.TypeFor[Provider]()) {
 		if t.has(f.key) && t.isGood(f.key) && f.kinds != nil && !slices.Contains(f.kinds, p.Kind) {
-			t.fault(f.key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(f.kinds), p.Kind)
+			t.fault(f.key, `belongs to a provider of kind %s; this one is of kind %q`,
+				quoted(f.kinds), p.Kind)
 		}
 	}
 	if check := kinds[p.Kind].check; check != nil {
@@ -274,7 +285,9 @@ func isSessionsCWD(glob string) error {
 		return fmt.Errorf("%q is not a glob: a bracket or backslash has no end", glob)
 	}
 	if glob != "" && !strings.Contains("/*?[{", glob[:1]) {
-		return fmt.Errorf("%q matches no session's directory: begin with / or *, as in \"/home/me/work/**\"", glob)
+		return fmt.Errorf(
+			"%q matches no session's directory: begin with / or *, as in \"/home/me/work/**\"",
+			glob)
 	}
 	return nil
 }
@@ -322,7 +335,8 @@ func (p *Provider) Variables() (map[string]string, error) {
 		value, missing := ExpandVariables(env[name])
 		if missing != "" {
 			return nil, fmt.Errorf(
-				"env.%s needs the variable %s, which the gateway's environment does not have", name, missing,
+				"env.%s needs the variable %s, which the gateway's environment does not have", name,
+				missing,
 			)
 		}
 		expanded[name] = value

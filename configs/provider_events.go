@@ -34,7 +34,8 @@ type FilterRule struct {
 }
 
 // MCPLogLevels are the levels of an MCP server's log messages, from the least to the most severe.
-var MCPLogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+var MCPLogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert",
+	"emergency"}
 
 const (
 	// maxEvents is also how many streams a provider may have.
@@ -111,7 +112,8 @@ func isResource(s string) error {
 		}
 		place, _, _ := strings.Cut(after, "}")
 		if !strings.Contains(place, ",") {
-			return fmt.Errorf("has the place {%s} of a pattern: write *, or ** for any number of segments", place)
+			return fmt.Errorf(
+				"has the place {%s} of a pattern: write *, or ** for any number of segments", place)
 		}
 		rest = after
 	}

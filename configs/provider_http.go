@@ -24,11 +24,13 @@ type HTTPTool struct {
 	URL         Template `toml:"url" need:"a tool needs a description and a url"`
 	// Headers may have ${NAME} for variables of the environment.
 	Headers map[string]string `toml:"headers" names:"header" is:"headerValue"`
-	Body    string            `toml:"body" is:"body"`                                           // JSON or ""
-	Method  string            `toml:"method" of:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"` // POST with a body
-	Args    []HTTPArg         `toml:"args" names:"httpArg"`
-	Timeout time.Duration     `toml:"timeout" default:"30s" range:"1ms,1h"` // of the whole request
-	Result  string            `toml:"result" is:"result" default:"text"`    // or a JSON pointer
+	// JSON or ""
+	Body string `toml:"body" is:"body"`
+	// POST with a body
+	Method  string        `toml:"method" of:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"`
+	Args    []HTTPArg     `toml:"args" names:"httpArg"`
+	Timeout time.Duration `toml:"timeout" default:"30s" range:"1ms,1h"` // of the whole request
+	Result  string        `toml:"result" is:"result" default:"text"`    // or a JSON pointer
 }
 
 // HTTPArg is an argument of an [HTTPTool], and in JSON its part of the tool's schema. One that is
@@ -140,7 +142,8 @@ func ExpandHeaders(headers map[string]string) (http.Header, error) {
 		value, missing := ExpandVariables(headers[name])
 		if missing != "" {
 			return nil, fmt.Errorf(
-				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing,
+				"the header %s needs the variable %s, which the gateway's environment does "+
+					"not have", name, missing,
 			)
 		}
 		expanded.Set(name, value)
@@ -241,9 +244,13 @@ func httpURL(s string) (Template, error) {
 	u, err := url.Parse(t.sample())
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, errors.New(`is not an http or https URL, such as "https://api.example/items/{id}"`)
+		return nil,
+			errors.New(`is not an http or https URL, such as "https://api.example/items/{id}"`)
 	case u.User != nil:
-		return nil, errors.New("must not hold a user name or password: write a header, with ${NAME} for a variable")
+		return nil,
+			errors.New(
+				"must not hold a user name or password: write a header, with ${NAME} for a " +
+					"variable")
 	case u.Fragment != "":
 		return nil, errors.New("must have nothing behind a #")
 	}
@@ -304,7 +311,8 @@ func isBody(s string) error {
 
 func isResult(s string) error {
 	if s != ResultText && s != ResultJSON && !jsonPointer.MatchString(s) {
-		return fmt.Errorf(`%q is neither "text" nor "json" nor a JSON pointer such as "/items/0/name"`, s)
+		return fmt.Errorf(
+			`%q is neither "text" nor "json" nor a JSON pointer such as "/items/0/name"`, s)
 	}
 	return nil
 }

@@ -45,7 +45,8 @@ func (m *MCPUpstream) HasAuthorization() bool {
 
 func isOAuthSecret(s string) error {
 	if s != "" && variable.FindString(s) != s {
-		return errors.New(`is a secret: write "${NAME}" for a variable of the gateway's environment`)
+		return errors.New(
+			`is a secret: write "${NAME}" for a variable of the gateway's environment`)
 	}
 	return headerValue(s)
 }
@@ -75,7 +76,8 @@ func (p *Provider) checkMCP(t *table) {
 	case hasCommand && hasURL:
 		t.fault("url", "excludes command: a server is started, or reached by its URL")
 	case !hasCommand && !hasURL, hasCommand && t.isGood("command") && len(p.Command) == 0:
-		t.fault("kind", `"mcp" needs command = ["program", "argument"], or url = "https://tools.example/mcp"`)
+		t.fault("kind",
+			`"mcp" needs command = ["program", "argument"], or url = "https://tools.example/mcp"`)
 	}
 	goesWith := func(key, other string, isThere bool) {
 		if _, has := t.values[key]; has && t.isGood(key) && !isThere {

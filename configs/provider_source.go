@@ -16,13 +16,14 @@ import (
 // Source has the keys of a provider file of kind source: the origin of its events (one of Run,
 // Prompt, Files, URL and Webhook), its schedule, and the handling of an event.
 type Source struct {
-	Run       []string          `toml:"run" first:"must be the name of a program" is:"noNUL" shell:"true"`
-	Prompt    string            `toml:"prompt" is:"prompt"`
-	Files     []string          `toml:"files" is:"fileGlob"` // globs of files below CWD
-	URL       string            // of an HTTP resource
-	Headers   map[string]string // of each request to URL, with ${NAME} for variables of the environment
-	Webhook   bool              `toml:"webhook"` // POST /hooks/NAME
-	SecretEnv string            `toml:"secret_env" is:"env"`
+	Run    []string `toml:"run" first:"must be the name of a program" is:"noNUL" shell:"true"`
+	Prompt string   `toml:"prompt" is:"prompt"`
+	Files  []string `toml:"files" is:"fileGlob"` // globs of files below CWD
+	URL    string   // of an HTTP resource
+	// of each request to URL, with ${NAME} for variables of the environment
+	Headers   map[string]string
+	Webhook   bool   `toml:"webhook"` // POST /hooks/NAME
+	SecretEnv string `toml:"secret_env" is:"env"`
 
 	// Every has the pauses between runs; the last pause repeats. nil is no such schedule.
 	Every  []time.Duration `toml:"every" range:"1s,8784h"`
@@ -122,8 +123,10 @@ func isPrompt(text string) error {
 }
 
 func isCompare(word string) error {
-	if !slices.Contains([]string{CompareExit, CompareOutput, CompareLines}, word) && !jsonPointer.MatchString(word) {
-		return fmt.Errorf(`%q is none of "exit", "output", "lines" and JSON pointers such as "/status"`, word)
+	if !slices.Contains([]string{CompareExit, CompareOutput, CompareLines}, word) &&
+		!jsonPointer.MatchString(word) {
+		return fmt.Errorf(
+			`%q is none of "exit", "output", "lines" and JSON pointers such as "/status"`, word)
 	}
 	return nil
 }
@@ -197,13 +200,15 @@ func (p *Provider) checkSource(t *table) {
 		}
 	}
 	if s.Idle && origin == "prompt" && !has("max_runs") {
-		t.fault("idle", "needs max_runs = 20: how many prompts it may make at most; 0 is without end")
+		t.fault("idle",
+			"needs max_runs = 20: how many prompts it may make at most; 0 is without end")
 	}
 	if s.Compare == CompareExit && origin == "url" {
 		t.fault("compare", `"exit" goes with run`)
 	}
 	if s.Compare != "" && origin == "run" && len(whens) == 0 {
-		t.fault("compare", `goes with a command that runs again and again: add every = "1m" or cron`)
+		t.fault("compare",
+			`goes with a command that runs again and again: add every = "1m" or cron`)
 	}
 	if has("zone") && !has("cron") {
 		t.fault("zone", "goes with cron")

@@ -15,13 +15,16 @@ import (
 func TestProviderSamples(t *testing.T) {
 	want := map[string]Provider{
 		"hello": {
-			Kind: KindCommand, Command: []string{"go", "run", "./providers/templates/hello"}, CWD: ".",
-			Env: map[string]string{"LOG": "1"}, Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+			Kind: KindCommand, Command: []string{"go", "run", "./providers/templates/hello"},
+			CWD: ".",
+			Env: map[string]string{"LOG": "1"}, Sessions: Sessions{Mode: SessionsEach},
+			Enabled: true,
 		},
 		"weather": {
 			Kind: KindHTTP, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
 			HTTP: []HTTPTool{{
-				Name: "forecast", Description: "The weather of the coming days at a place", Method: "POST",
+				Name: "forecast", Description: "The weather of the coming days at a place",
+				Method: "POST",
 				URL: Template{
 					{Text: "https://weather.example/v1/"},
 					{Arg: "place"},
@@ -29,7 +32,8 @@ func TestProviderSamples(t *testing.T) {
 					{Arg: "days"},
 				},
 				Headers: map[string]string{"Authorization": "Bearer ${WEATHER_KEY}"},
-				Body:    `{"units": "{units}", "days": "{days}"}`, Timeout: 10 * time.Second, Result: "/forecast",
+				Body:    `{"units": "{units}", "days": "{days}"}`, Timeout: 10 * time.Second,
+				Result: "/forecast",
 				Args: []HTTPArg{
 					{Name: "days", Type: "integer"},
 					{Name: "place", Type: "string", Description: "a town", Required: true},
@@ -45,7 +49,8 @@ func TestProviderSamples(t *testing.T) {
 		"mcp-remote": {
 			Kind: KindMCP, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
 			MCP: MCPUpstream{
-				URL: "https://tools.example/mcp", Headers: map[string]string{"Authorization": "Bearer ${TOOLS_TOKEN}"},
+				URL:       "https://tools.example/mcp",
+				Headers:   map[string]string{"Authorization": "Bearer ${TOOLS_TOKEN}"},
 				Resources: true, Prompts: true,
 				Events: []MCPEvent{
 					{Resource: "tickets://open/*", Read: true, Stream: "tickets", Level: "inject"},
@@ -54,7 +59,8 @@ func TestProviderSamples(t *testing.T) {
 			},
 			Rules: ToolRules{Allow: []string{"search_*", "get_*"}},
 		},
-		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools", Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
+		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools",
+			Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
 		"ci-review": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
 			Command: []string{"go", "run", "./providers/templates/ci-review"},
@@ -62,13 +68,14 @@ func TestProviderSamples(t *testing.T) {
 		},
 		"guard": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
-			Command:  []string{"go", "run", "./providers/templates/guard", "-file", "/home/me/.ci-status"},
+			Command: []string{"go", "run", "./providers/templates/guard", "-file",
+				"/home/me/.ci-status"},
 			Required: true,
 		},
 		"jira-github": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
-			Command: []string{"node", "providers/templates/jira-github/main.mjs", "--source", "github", "--repo",
-				"OWNER/NAME", "--label", "agent", "--allow", "comment,status"},
+			Command: []string{"node", "providers/templates/jira-github/main.mjs", "--source",
+				"github", "--repo", "OWNER/NAME", "--label", "agent", "--allow", "comment,status"},
 			Env: map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
 		},
 		"git-watch": {
@@ -83,8 +90,10 @@ func TestProviderSamples(t *testing.T) {
 		},
 		"chat": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
-			Command: []string{"node", "providers/templates/chat/chat.mjs"}, Grants: []string{"questions"},
-			Env: map[string]string{"CHAT_SERVICE": "telegram", "CHAT_USERS": "123456789", "CHAT_CHATS": "",
+			Command: []string{"node", "providers/templates/chat/chat.mjs"},
+			Grants:  []string{"questions"},
+			Env: map[string]string{"CHAT_SERVICE": "telegram", "CHAT_USERS": "123456789",
+				"CHAT_CHATS":         "",
 				"TELEGRAM_BOT_TOKEN": "${TELEGRAM_BOT_TOKEN}"},
 		},
 		"sast-triage": {
@@ -139,19 +148,25 @@ func TestHTTPFaults(t *testing.T) {
 		},
 		{"no tool", "kind = \"http\"\ntools = {}", []string{"2:1: tools: has 0 tools"}},
 		{"no URL", head + `url = "h/x"`, []string{"4:1: tools.t.url: is not an http or https URL"}},
-		{"another scheme", head + `url = "file:///etc/passwd"`, []string{"is not an http or https URL"}},
-		{"password", head + `url = "http://u:secret@h/"`, []string{"must not hold a user name or password"}},
+		{"another scheme", head + `url = "file:///etc/passwd"`,
+			[]string{"is not an http or https URL"}},
+		{"password", head + `url = "http://u:secret@h/"`,
+			[]string{"must not hold a user name or password"}},
 		{"fragment", head + `url = "http://h/#x"`, []string{"nothing behind a #"}},
-		{"argument as host", head + "url = \"http://{a}/\"\nargs.a = {}", []string{"must name its host"}},
-		{"argument in the host", head + "url = \"http://h{a}?x\"\nargs.a = {}", []string{"must name its host"}},
+		{"argument as host", head + "url = \"http://{a}/\"\nargs.a = {}",
+			[]string{"must name its host"}},
+		{"argument in the host", head + "url = \"http://h{a}?x\"\nargs.a = {}",
+			[]string{"must name its host"}},
 		{
 			"argument as port",
 			head + "url = \"http://h:1{a}\"\nargs.a = {}",
 			[]string{"4:1: tools.t.url: is not an http"},
 		},
-		{"argument as scheme", head + "url = \"http{a}://h/\"\nargs.a = {}", []string{"4:1: tools.t.url:"}},
+		{"argument as scheme", head + "url = \"http{a}://h/\"\nargs.a = {}",
+			[]string{"4:1: tools.t.url:"}},
 		{"brace", head + `url = "http://h/{a"`, []string{"has a { that is neither"}},
-		{"unknown argument", head + `url = "http://h/{a}"`, []string{"4:1: tools.t.url: {a} is no argument"}},
+		{"unknown argument", head + `url = "http://h/{a}"`,
+			[]string{"4:1: tools.t.url: {a} is no argument"}},
 		{
 			"optional in the path",
 			head + "url = \"http://h/{a}\"\nargs.a = { required = false }",
@@ -166,7 +181,8 @@ func TestHTTPFaults(t *testing.T) {
 			"argument's keys",
 			head + "url = \"http://h/?a={a}\"\nargs.a = { type = \"list\", enum = [1], x = 1 }",
 			[]string{
-				`"list" is not one of "string", "integer"`, "enum[0]: must be a string", "unknown key tools.t.args.a.x",
+				`"list" is not one of "string", "integer"`, "enum[0]: must be a string",
+				"unknown key tools.t.args.a.x",
 			},
 		},
 		{
@@ -181,27 +197,34 @@ func TestHTTPFaults(t *testing.T) {
 		},
 		{
 			"headers",
-			head + "url = \"http://h/\"\nheaders = { Host = \"x\", \"a b\" = \"x\", C = \"${1}\", D = \"a\\nb\" }",
+			head +
+				"url = \"http://h/\"\nheaders = { Host = \"x\", \"a b\" = \"x\", C = \"${1}\", D = \"a\\nb\" }",
 			[]string{
-				"tools.t.headers.Host: is not a header that can be set", `tools.t.headers."a b": is not a header`,
-				"tools.t.headers.C: ${1} is not the name", "tools.t.headers.D: must be one line",
+				"tools.t.headers.Host: is not a header that can be set",
+				`tools.t.headers."a b": is not a header`, "tools.t.headers.C: ${1} is not the name",
+				"tools.t.headers.D: must be one line",
 			},
 		},
-		{"body", head + "url = \"http://h/\"\nbody = '{'", []string{"5:1: tools.t.body: is not JSON"}},
+		{"body", head + "url = \"http://h/\"\nbody = '{'",
+			[]string{"5:1: tools.t.body: is not JSON"}},
 		{
 			"argument of the body",
 			head + "url = \"http://h/\"\nbody = '[\"{x}\"]'",
 			[]string{"5:1: tools.t.body: {x} is no argument"},
 		},
-		{"brace in the body", head + "url = \"http://h/\"\nbody = '[\"{\"]'", []string{"has a { that is neither"}},
+		{"brace in the body", head + "url = \"http://h/\"\nbody = '[\"{\"]'",
+			[]string{"has a { that is neither"}},
 		{
 			"body of a GET",
 			head + "url = \"http://h/\"\nbody = '[]'\nmethod = \"GET\"",
 			[]string{"5:1: tools.t.body: a GET request has none"},
 		},
-		{"method", head + "url = \"http://h/\"\nmethod = \"get\"", []string{`"get" is not one of "GET"`}},
-		{"timeout", head + "url = \"http://h/\"\ntimeout = 1", []string{`must be a time such as "30s"`}},
-		{"result", head + "url = \"http://h/\"\nresult = \"a.b\"", []string{"is neither \"text\" nor"}},
+		{"method", head + "url = \"http://h/\"\nmethod = \"get\"",
+			[]string{`"get" is not one of "GET"`}},
+		{"timeout", head + "url = \"http://h/\"\ntimeout = 1",
+			[]string{`must be a time such as "30s"`}},
+		{"result", head + "url = \"http://h/\"\nresult = \"a.b\"",
+			[]string{"is neither \"text\" nor"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,7 +276,8 @@ func TestSessionsMatch(t *testing.T) {
 	}
 }
 
-// TestProviderVariables: a program's variable may name one of the gateway's, and one that is not set is named.
+// TestProviderVariables: a program's variable may name one of the gateway's, and one that is not
+// set is named.
 func TestProviderVariables(t *testing.T) {
 	t.Setenv("SECRET", "s3cret")
 	env := map[string]string{"TOKEN": "Bot ${SECRET}", "PLAIN": "$SECRET"}

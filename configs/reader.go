@@ -24,12 +24,12 @@ import (
 //	is       the check of a text, and of the texts in a list or table: a name in checks. With a ?
 //	         behind the name the text may be empty
 //	names    the check of the names in a table whose keys are names
-//	range    the least and the most that a number or time may be; a number without the tag is a part
+//	range    the least and the most that a number or time may be; without the tag it is a part
 //	         of a whole, above 0 and at most 1
 //	first    a list is a program with its arguments; the tag is the fault of an empty program
 //	shell    a command may also be a text, for sh -c
 //	repeats  words in a list may repeat
-//	base     "file": a path is relative to the directory of the file; "program": unless it is a name
+//	base     "file": a path is relative to the file's directory; "program": unless it is a name
 //	kinds    the kinds of providers that have the key; all kinds if the tag is missing
 //	need     why a key must not be missing; "-" if a method check says it
 //	user     in a project's file, the key has a fault if it is "set" or "changed"
@@ -88,7 +88,8 @@ func fieldsOf(of reflect.Type) []field {
 				fields = append(fields, f)
 			}
 		case isKey:
-			f := field{key: key, path: s.Index, tag: s.Tag, kinds: kinds, check: checkNamed(s.Tag.Get("is"))}
+			f := field{key: key, path: s.Index, tag: s.Tag, kinds: kinds,
+				check: checkNamed(s.Tag.Get("is"))}
 			if words, ok := s.Tag.Lookup("of"); ok {
 				f.check = oneOf(strings.Split(words, ",")...)
 			}
@@ -200,7 +201,10 @@ func (t *table) readField(f *field, v reflect.Value, value any) {
 	case textParser:
 		t.readText(f.key, value, into.parseText)
 	case **match.Pattern:
-		t.readText(f.key, value, func(s string) (err error) { *into, err = match.Compile(s); return err })
+		t.readText(f.key, value, func(s string) (err error) {
+			*into, err = match.Compile(s)
+			return err
+		})
 	case *string:
 		t.readText(f.key, value, func(s string) error {
 			if err := f.check(s); err != nil {

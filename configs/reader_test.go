@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// A tag that the reader does not know would be ignored, and a missing one found only by a file that has
-// the key: each field of each file has the tags that its type needs, and no others.
+// A tag that the reader does not know would be ignored, and a missing one found only by a file that
+// has the key: each field of each file has the tags that its type needs, and no others.
 func TestTagsOfFields(t *testing.T) {
 	known := []string{
-		"toml", "json", "default", "of", "is", "names", "range", "first", "shell", "repeats", "base", "kinds",
-		"need", "user",
+		"toml", "json", "default", "of", "is", "names", "range", "first", "shell", "repeats",
+		"base", "kinds", "need", "user",
 	}
 	tagName := regexp.MustCompile(`(\w+):"(?:[^"\\]|\\.)*"`)
 	seen := map[reflect.Type]bool{}
 	var walk func(of reflect.Type)
 	walk = func(of reflect.Type) {
 		for of.Kind() != reflect.Struct {
-			if of.Kind() != reflect.Slice && of.Kind() != reflect.Map && of.Kind() != reflect.Pointer {
+			if of.Kind() != reflect.Slice && of.Kind() != reflect.Map &&
+				of.Kind() != reflect.Pointer {
 				return
 			}
 			of = of.Elem()
@@ -40,7 +41,8 @@ func TestTagsOfFields(t *testing.T) {
 			at := of.FieldByIndex(f.path)
 			var one reflect.Type
 			switch at.Type {
-			case reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[[]time.Duration]():
+			case reflect.TypeFor[int](), reflect.TypeFor[time.Duration](),
+				reflect.TypeFor[[]time.Duration]():
 				if !f.least.IsValid() {
 					t.Errorf("%s.%s has no range", of, at.Name)
 				}

@@ -30,7 +30,8 @@ func element(n int) string { return fmt.Sprintf("[%d]", n) }
 func scanKeys(text string) map[string]int { return scan(text).keys }
 
 func scan(text string) *scanner {
-	s := &scanner{text: text, keys: map[string]int{}, arrays: map[string]int{}, sections: []Section{{}}}
+	s := &scanner{text: text, keys: map[string]int{}, arrays: map[string]int{},
+		sections: []Section{{}}}
 	var header toml.Key
 	for s.skipBlank("\n"); s.pos < len(s.text); s.skipBlank("\n") {
 		begin := s.pos
@@ -129,7 +130,8 @@ func (s *scanner) readKey(table toml.Key) toml.Key {
 }
 
 func isBareKeyChar(c byte) bool {
-	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c &&
+		c <= 'z'
 }
 
 func (s *scanner) record(path toml.Key, offset int) {

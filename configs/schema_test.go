@@ -65,7 +65,8 @@ const durationPattern = `^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s
 // schemaOfTable is the schema of a table, with the values of the struct as defaults.
 func schemaOfTable(v reflect.Value) *jsonschema.Schema {
 	s := &jsonschema.Schema{
-		Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: neverSchema,
+		Type: "object", Properties: map[string]*jsonschema.Schema{},
+		AdditionalProperties: neverSchema,
 	}
 	for _, f := range fieldsOf(v.Type()) {
 		key := schemaOfKey(&f, f.in(v))
@@ -96,10 +97,12 @@ func schemaOfKey(f *field, v reflect.Value) *jsonschema.Schema {
 	case DropIns:
 		s := schemaOfTable(v)
 		dirs := s.Properties["dirs"]
-		s.Type, s.Types, s.Items, s.UniqueItems = "", []string{"object", "array"}, dirs.Items, dirs.UniqueItems
+		s.Type, s.Types, s.Items, s.UniqueItems = "", []string{"object", "array"}, dirs.Items,
+			dirs.UniqueItems
 		return s
 	case hookFailure:
-		return &jsonschema.Schema{Type: "string", Enum: []any{"closed", "open"}, Default: literal("closed")}
+		return &jsonschema.Schema{Type: "string", Enum: []any{"closed", "open"},
+			Default: literal("closed")}
 	case Template, EventText:
 		return &jsonschema.Schema{Type: "string", Default: literal("")}
 	case string:
@@ -108,26 +111,32 @@ func schemaOfKey(f *field, v reflect.Value) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "boolean", Default: literal(unset)}
 	case int:
 		least, most := float64(f.least.Int()), float64(f.most.Int())
-		return &jsonschema.Schema{Type: "integer", Minimum: &least, Maximum: &most, Default: literal(unset)}
+		return &jsonschema.Schema{Type: "integer", Minimum: &least, Maximum: &most,
+			Default: literal(unset)}
 	case float64:
 		least, most := f.least.Float(), f.most.Float()
-		return &jsonschema.Schema{Type: "number", Minimum: &least, Maximum: &most, Default: literal(unset)}
+		return &jsonschema.Schema{Type: "number", Minimum: &least, Maximum: &most,
+			Default: literal(unset)}
 	case time.Duration:
-		return &jsonschema.Schema{Type: "string", Pattern: durationPattern, Default: literal(unset.String())}
+		return &jsonschema.Schema{Type: "string", Pattern: durationPattern,
+			Default: literal(unset.String())}
 	case []time.Duration:
 		one := &jsonschema.Schema{Type: "string", Pattern: durationPattern}
-		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: new(1)}}}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one,
+			{Type: "array", Items: one, MinItems: new(1)}}}
 	case time.Time:
 		return &jsonschema.Schema{} // JSON has no dates
 	case []string:
 		list := &jsonschema.Schema{
-			Type: "array", Items: stringSchema(f, nil), UniqueItems: !isCommand, Default: literal([]string{}),
+			Type: "array", Items: stringSchema(f, nil), UniqueItems: !isCommand,
+			Default: literal([]string{}),
 		}
 		if !hasShell {
 			return list
 		}
 		list.Default, list.MinItems = nil, new(1)
-		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, {Type: "string", Pattern: `\S`}}}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list,
+			{Type: "string", Pattern: `\S`}}}
 	case map[string]string:
 		s := &jsonschema.Schema{Type: "object", AdditionalProperties: stringSchema(f, nil)}
 		if _, isChoice := f.tag.Lookup("of"); isChoice {
@@ -139,7 +148,8 @@ func schemaOfKey(f *field, v reflect.Value) *jsonschema.Schema {
 	case f.names != nil:
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: schemaOfTable(element())}
 	case v.Kind() == reflect.Slice:
-		return &jsonschema.Schema{Type: "array", Items: schemaOfTable(element()), Default: literal([]string{})}
+		return &jsonschema.Schema{Type: "array", Items: schemaOfTable(element()),
+			Default: literal([]string{})}
 	}
 	return schemaOfTable(v)
 }
@@ -167,7 +177,8 @@ func literal(v any) json.RawMessage {
 // ofKinds adds which keys a provider has by its kind.
 func ofKinds(s *jsonschema.Schema) {
 	needed := map[string]string{KindCommand: "command", KindTools: "dir", KindHTTP: "tools"}
-	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP, KindSource} {
+	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP,
+		KindSource} {
 		then := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{}}
 		for _, f := range fieldsOf(reflect.TypeFor[Provider]()) {
 			if f.kinds != nil && !slices.Contains(f.kinds, kind) {
@@ -180,7 +191,8 @@ func ofKinds(s *jsonschema.Schema) {
 			then.Required = []string{key}
 		}
 		if kind == KindMCP {
-			then.OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"url"}}}
+			then.OneOf = []*jsonschema.Schema{{Required: []string{"command"}},
+				{Required: []string{"url"}}}
 		}
 		s.AllOf = append(s.AllOf, &jsonschema.Schema{
 			If: &jsonschema.Schema{
@@ -316,7 +328,9 @@ func describe(t *testing.T, s *jsonschema.Schema, path, above string, of map[str
 			s.Description = "The table [" + path + "]."
 		}
 		if s.Description == "" {
-			t.Errorf("%s: nothing says what it is: write a remark above it in the sample, want a text", path)
+			t.Errorf(
+				"%s: nothing says what it is: write a remark above it in the sample, want a text",
+				path)
 		}
 	}
 	for name, sub := range s.Properties {
@@ -375,7 +389,8 @@ func TestSchemasAreFresh(t *testing.T) {
 			continue
 		}
 		if !bytes.Equal(want, Schema(src.name)) {
-			t.Errorf("%s is stale: go test ./configs -run TestSchemasAreFresh -update, want %v", file, Schema(src.name))
+			t.Errorf("%s is stale: go test ./configs -run TestSchemasAreFresh -update, want %v",
+				file, Schema(src.name))
 		}
 	}
 }
@@ -428,7 +443,8 @@ func TestSamplesFitTheirSchemas(t *testing.T) {
 				hint = "#:schema ../schema/provider.json\n"
 			}
 			if !bytes.HasPrefix(data, []byte(hint)) {
-				t.Errorf("%s begins with %.60q, want %q, which editors complete by", sample, data, hint)
+				t.Errorf("%s begins with %.60q, want %q, which editors complete by", sample, data,
+					hint)
 			}
 		}
 	}
@@ -443,7 +459,8 @@ func TestSchemasAgreeWithTheDecoder(t *testing.T) {
 		bases := []string{""}
 		if src.name == "provider" {
 			bases = []string{
-				"kind = \"command\"\ncommand = [\"p\"]\n", "kind = \"connect\"\n", "kind = \"tools\"\ndir = \"d\"\n",
+				"kind = \"command\"\ncommand = [\"p\"]\n", "kind = \"connect\"\n",
+				"kind = \"tools\"\ndir = \"d\"\n",
 				"kind = \"http\"\n[tools.t]\ndescription = \"d\"\nurl = \"https://h/{a}\"\n[tools.t.args.a]\n",
 			}
 		}

@@ -59,7 +59,8 @@ func (f Files) stricter(file string) string {
 	if !with.Copilot.Permissions.tightenBy(file) {
 		return ""
 	}
-	return "; stricter than yours, and counting without trust: " + strings.Join(Changed(c, with), ", ")
+	return "; stricter than yours, and counting without trust: " + strings.Join(Changed(c, with),
+		", ")
 }
 
 // Tighten makes p as strict as another Permissions where the other is stricter. An empty kind of
@@ -69,8 +70,9 @@ func (p *Permissions) Tighten(by Permissions) {
 	// value stays.
 	rank := map[string]int{Allow: 1, Ask: 2, CWD: 2, Deny: 3}
 	for _, kind := range []struct{ own, other *string }{
-		{&p.Shell, &by.Shell}, {&p.Write, &by.Write}, {&p.Read, &by.Read}, {&p.URL, &by.URL}, {&p.MCP, &by.MCP},
-		{&p.CustomTool, &by.CustomTool}, {&p.Memory, &by.Memory}, {&p.Hook, &by.Hook},
+		{&p.Shell, &by.Shell}, {&p.Write, &by.Write}, {&p.Read, &by.Read}, {&p.URL, &by.URL},
+		{&p.MCP, &by.MCP}, {&p.CustomTool, &by.CustomTool}, {&p.Memory, &by.Memory},
+		{&p.Hook, &by.Hook},
 	} {
 		if rank[*kind.other] > rank[*kind.own] {
 			*kind.own = *kind.other

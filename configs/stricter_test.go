@@ -8,16 +8,18 @@ import (
 	"testing"
 )
 
-// TestStricterPermissionsNeedNoTrust: of a project's file that nobody trusts, what is stricter than the user's file
-// counts at once, in directories below it too, and nothing that is wider. With trust, a default counts as any value.
+// TestStricterPermissionsNeedNoTrust: of a project's file that nobody trusts, what is stricter than
+// the user's file counts at once, in directories below it too, and nothing that is wider. With
+// trust, a default counts as any value.
 func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 	atHome(t)
 	project := filepath.Join(t.TempDir(), "project")
 	below := filepath.Join(project, "below")
 	file := filepath.Join(project, ".tapgw", "tapgw.toml")
 	write(t, filepath.Join(below, "x"), "")
-	write(t, filepath.Join(UserDir(), configFile), "[copilot.permissions]\nwrite = \"allow\"\nurl = \"ask\"\n"+
-		"deny_paths = [\"*.key\"]\n")
+	write(t, filepath.Join(UserDir(), configFile),
+		"[copilot.permissions]\nwrite = \"allow\"\nurl = \"ask\"\n"+
+			"deny_paths = [\"*.key\"]\n")
 	const stricter = "max_connections = 7\n[copilot.permissions]\nwrite = \"deny\"\nshell = \"allow\"\nurl = \"allow\"\n" +
 		"read = \"ask\"\ndeny_paths = [\"*.pem\"]\ndeny_commands = [\"rm\"]\nallow_commands = [\"ls\"]\n"
 	write(t, file, stricter)
@@ -42,12 +44,15 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 		write(t, file, text)
 		c, from := at()
 		p := c.Copilot.Permissions
-		if p.Write != Deny || p.Shell != Deny || p.URL != Ask || p.Read != CWD || len(p.AllowCommands) > 0 ||
-			!slices.Equal(p.DenyPaths, []string{"*.key", "*.pem"}) || !slices.Equal(p.DenyCommands, []string{"rm"}) {
+		if p.Write != Deny || p.Shell != Deny || p.URL != Ask || p.Read != CWD ||
+			len(p.AllowCommands) > 0 ||
+			!slices.Equal(p.DenyPaths, []string{"*.key", "*.pem"}) ||
+			!slices.Equal(p.DenyCommands, []string{"rm"}) {
 			t.Errorf("%s: %+v, want what is stricter of both", name, p)
 		}
 		if from != file || c.MaxConnections != Default().MaxConnections {
-			t.Errorf("%s: from %q with %d connections, want %s and nothing else of it", name, from, c.MaxConnections, file)
+			t.Errorf("%s: from %q with %d connections, want %s and nothing else of it", name, from,
+				c.MaxConnections, file)
 		}
 	}
 	write(t, file, "[copilot.permissions]\nwrite = \"deny\"\n")
@@ -75,8 +80,9 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 	}
 }
 
-// TestLSClientDefaultsOfAProject: a default in a project's lsclient.toml counts where the user's file says something
-// else, once it is trusted. Of the keys that a project can't set, the user's stay, though the file has the defaults.
+// TestLSClientDefaultsOfAProject: a default in a project's lsclient.toml counts where the user's
+// file says something else, once it is trusted. Of the keys that a project can't set, the user's
+// stay, though the file has the defaults.
 func TestLSClientDefaultsOfAProject(t *testing.T) {
 	atHome(t)
 	project := t.TempDir()
@@ -96,7 +102,8 @@ func TestLSClientDefaultsOfAProject(t *testing.T) {
 		return f, c
 	}
 	if f, c := load(); f.Untrusted != file || c.MaxRounds != 100 {
-		t.Errorf("untrusted: %q is left out, %d rounds, want %s and 100", f.Untrusted, c.MaxRounds, file)
+		t.Errorf("untrusted: %q is left out, %d rounds, want %s and 100", f.Untrusted, c.MaxRounds,
+			file)
 	}
 	counts, err := WhatCounts(project)
 	if err != nil || len(counts) != 1 || counts[0].What != "lsclient uses here its max_rounds" {

@@ -26,7 +26,9 @@ func tapFile(dir string) string {
 // emitters makes providers of the emitters in the trusted project's tap.config.json. unread is why
 // its content could not be read, if so. An emitter gives way to a provider file that has its name,
 // as one has after an import.
-func (p TrustedProject) emitters(now content, unread error, isTaken func(name string) bool) (found []ProviderFile) {
+func (p TrustedProject) emitters(
+	now content, unread error, isTaken func(name string) bool,
+) (found []ProviderFile) {
 	file := tapFile(p.Dir)
 	if file == "" {
 		return nil

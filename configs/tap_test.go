@@ -45,12 +45,14 @@ func TestTapConfig(t *testing.T) {
 			t.Fatalf("%s: found %s, want %s", rel, got, want)
 		}
 		p := found[0].Provider
-		if p.File != file || p.CWD != filepath.Join(dir, "work") || p.Project != dir || p.Digest == "" ||
-			!p.Enabled || !slices.Equal(p.Source.Run, []string{"bash", "-lc", "node ./x.mjs"}) ||
+		if p.File != file || p.CWD != filepath.Join(dir, "work") || p.Project != dir ||
+			p.Digest == "" || !p.Enabled ||
+			!slices.Equal(p.Source.Run, []string{"bash", "-lc", "node ./x.mjs"}) ||
 			!slices.Equal(p.Source.Every, []time.Duration{15 * time.Minute}) {
 			t.Errorf("%s: got %+v, %+v", rel, p, p.Source)
 		}
-		for at, want := range map[string]bool{dir: true, filepath.Join(dir, "work"): true, real(t): false} {
+		for at, want := range map[string]bool{dir: true, filepath.Join(dir, "work"): true,
+			real(t): false} {
 			if got := p.Sessions.Match("", at, "local"); got != want {
 				t.Errorf("%s: matches a session in %s: got %v, want %v", rel, at, got, want)
 			}
@@ -58,8 +60,10 @@ func TestTapConfig(t *testing.T) {
 		write(t, filepath.Join(dir, "work/x.mjs"), "something else")
 		found = emitters(t, dir)
 		if got, want := summary(found), "tap.config.json: left out; "; got != want ||
-			!strings.Contains(found[0].Faults.Error(), "work/x.mjs has changed since you trusted it") {
-			t.Errorf("%s, its program has changed: found %s (%v), want %s", rel, got, found[0].Faults, want)
+			!strings.Contains(found[0].Faults.Error(),
+				"work/x.mjs has changed since you trusted it") {
+			t.Errorf("%s, its program has changed: found %s (%v), want %s", rel, got,
+				found[0].Faults, want)
 		}
 		if _, _, err := Trust(dir); err != nil {
 			t.Fatal(err)
@@ -78,7 +82,8 @@ func TestTapConfigInTwoPlaces(t *testing.T) {
 	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)
 	}
-	first := write(t, filepath.Join(dir, "tap.config.json"), `{"emitters":[{"name":"first","prompt":"x"}]}`)
+	first := write(t, filepath.Join(dir, "tap.config.json"),
+		`{"emitters":[{"name":"first","prompt":"x"}]}`)
 	if got, want := summary(emitters(t, dir)), "tap.config.json: left out; "; got != want {
 		t.Errorf("a new file: found %s, want %s", got, want)
 	}
@@ -110,12 +115,14 @@ func TestTapConfigInTwoPlaces(t *testing.T) {
 	}
 }
 
-// A provider file has the name that an emitter has: only the file runs, whoever has it and whatever it says.
+// A provider file has the name that an emitter has: only the file runs, whoever has it and whatever
+// it says.
 func TestTapConfigGivesWay(t *testing.T) {
 	user, dir := atHome(t), real(t)
 	write(t, filepath.Join(dir, "tap.config.json"), `{"emitters":[{"name":"a","command":"x"},
 		{"name":"b","command":"x"},{"name":"c","command":"x","autoStart":false}]}`)
-	own := write(t, filepath.Join(dir, ".tapgw/providers/b.toml"), `kind = "source"`+"\n"+`run = "y"`)
+	own := write(t, filepath.Join(dir, ".tapgw/providers/b.toml"),
+		`kind = "source"`+"\n"+`run = "y"`)
 	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +144,8 @@ func TestTapConfigGivesWay(t *testing.T) {
 // Each entry that can't be used has a fault with its place, and the others run.
 func TestTapConfigFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"{\n": "1:2: is not what it should be", "[]": "1:1: ", `{"emitters":3}`: "1:1: emitters must be a list",
+		"{\n": "1:2: is not what it should be", "[]": "1:1: ",
+		`{"emitters":3}`: "1:1: emitters must be a list",
 		`{"emitters":[
  {"name":"good","command":"x"},
   {"name":"bad"}]}`: `3:3: the emitter "bad": it needs`,
@@ -166,7 +174,8 @@ func TestTapConfigFaults(t *testing.T) {
 		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), file+":"+want) {
 			t.Errorf("%s: got %v, want %s", text, faults, want)
 		}
-		if want := strings.Contains(text, "good") || strings.Contains(text, `"y"`); (good == 1) != want {
+		if want := strings.Contains(text, "good") ||
+			strings.Contains(text, `"y"`); (good == 1) != want {
 			t.Errorf("%s: %d emitters are good, want one: %v", text, good, want)
 		}
 		f, err := Find(dir, "")
@@ -180,7 +189,8 @@ func TestTapConfigFaults(t *testing.T) {
 	}
 }
 
-// A file that can't count says what is wrong with it before it asks for trust: with trust it would be as wrong.
+// A file that can't count says what is wrong with it before it asks for trust: with trust it would
+// be as wrong.
 func TestTapConfigBeforeTrust(t *testing.T) {
 	loud := `{"streams":[{"name":"a","sessionInjector":{"delivery":"loud"}}],"emitters":[{"name":"b","command":"x"}]}`
 	atHome(t)
@@ -194,12 +204,14 @@ func TestTapConfigBeforeTrust(t *testing.T) {
 		}
 		for i, fault := range found[0].Faults {
 			isLast := i == len(found[0].Faults)-1
-			if !isLast && strings.Contains(fault.Message, "tapgw trust") || len(found[0].Faults) != len(wants) ||
-				!strings.Contains(fault.Message, wants[i]) {
+			if !isLast && strings.Contains(fault.Message, "tapgw trust") ||
+				len(found[0].Faults) != len(wants) || !strings.Contains(fault.Message, wants[i]) {
 				t.Fatalf("%s: got %q, want %q", when, found[0].Faults, wants)
 			}
-			if asks := strings.Contains(fault.Message, TrustCommand(dir)); isLast && asks != isAsked {
-				t.Errorf("%s: got %q, want the command that trusts: %v", when, fault.Message, isAsked)
+			if asks := strings.Contains(fault.Message, TrustCommand(dir)); isLast &&
+				asks != isAsked {
+				t.Errorf("%s: got %q, want the command that trusts: %v", when, fault.Message,
+					isAsked)
 			}
 		}
 	}
@@ -237,7 +249,8 @@ func TestTapConfigBeforeTrust(t *testing.T) {
 	}
 	wants("trusted and too large", false, "is larger than 1048576 bytes")
 	counts, err := WhatCounts(dir)
-	if want := []Count{{"tap.config.json", "nothing, because it has more than 1024 KiB"}}; err != nil ||
+	if want := []Count{{"tap.config.json",
+		"nothing, because it has more than 1024 KiB"}}; err != nil ||
 		!slices.Equal(counts, want) {
 		t.Errorf("too large: got %v, %v, want %v", counts, err, want)
 	}
@@ -249,9 +262,11 @@ func TestTapConfigBeforeTrust(t *testing.T) {
 func TestTapConfigLarge(t *testing.T) {
 	atHome(t)
 	dir := real(t)
-	write(t, filepath.Join(dir, "tap.config.json"), heartbeat+strings.Repeat(" ", maxFile-len(heartbeat)))
+	write(t, filepath.Join(dir, "tap.config.json"),
+		heartbeat+strings.Repeat(" ", maxFile-len(heartbeat)))
 	for i := range maxKept/maxKeptFile + 1 {
-		write(t, filepath.Join(dir, ".tapgw/tools", strings.Repeat("t", i+1)), strings.Repeat("x", maxKeptFile))
+		write(t, filepath.Join(dir, ".tapgw/tools", strings.Repeat("t", i+1)),
+			strings.Repeat("x", maxKeptFile))
 	}
 	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)

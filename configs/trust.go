@@ -65,7 +65,8 @@ func Trust(dir string) (real string, changes []Change, err error) {
 		}
 		changes = before.Files.changes(now)
 		data, err := json.Marshal(
-			TrustedProject{Dir: real, At: time.Now().UTC(), Files: now}.spelled(strconv.QuoteToASCII),
+			TrustedProject{Dir: real, At: time.Now().UTC(),
+				Files: now}.spelled(strconv.QuoteToASCII),
 		)
 		if err != nil {
 			return fmt.Errorf("recording what is trusted: %w", err)
@@ -176,7 +177,8 @@ func Unchanged(project, path string) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("%s is not trusted: run %s if you trust all files there", project, TrustCommand(project))
+		return fmt.Errorf("%s is not trusted: run %s if you trust all files there", project,
+			TrustCommand(project))
 	}
 	now, err := readContent(p.Dir)
 	if err != nil {
@@ -205,11 +207,14 @@ func (p TrustedProject) rel(path string) string {
 
 // changedError says that a file does not have the content that the user trusted.
 func (p TrustedProject) changedError(rel string) error {
-	return fmt.Errorf("%s has changed since you trusted it: run %s, which shows how", rel, TrustCommand(p.Dir))
+	return fmt.Errorf("%s has changed since you trusted it: run %s, which shows how", rel,
+		TrustCommand(p.Dir))
 }
 
 // trustRecord is where it is recorded that a directory is trusted.
-func trustRecord(dir string) string { return filepath.Join(trustDir(), sum([]byte(dir))+trustSuffix) }
+func trustRecord(dir string) string {
+	return filepath.Join(trustDir(), sum([]byte(dir))+trustSuffix)
+}
 
 const trustSuffix = ".json"
 
@@ -265,7 +270,9 @@ var plainPath = lazyregexp.New(`^[A-Za-z0-9/._+@%,:=-]+$`)
 func TrustCommand(dir string) string {
 	switch {
 	case plainPath.MatchString(dir):
-	case !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}):
 		// Such a name must not be shown unchanged, because it would reach the terminal.
 		var b strings.Builder
 		for _, c := range []byte(dir) {

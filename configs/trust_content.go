@@ -60,7 +60,8 @@ func (c content) paths() []string { return slices.Sorted(maps.Keys(c)) }
 
 // changes are how now differs from c.
 func (c content) changes(now content) (all []Change) {
-	for _, p := range slices.Compact(slices.Sorted(slices.Values(append(c.paths(), now.paths()...)))) {
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(append(c.paths(),
+		now.paths()...)))) {
 		old, was := c[p]
 		is, there := now[p]
 		switch {
@@ -227,13 +228,16 @@ func (r *reader) file(rel string) error {
 		return fmt.Errorf("reading what counts of %s: %w", r.dir, err)
 	}
 	if len(r.found) >= maxTrustedFiles || r.size > maxTrustedSize {
-		return fmt.Errorf("%s has more than %d files or %d MB that count (%s among them): trust a smaller directory",
+		return fmt.Errorf(
+			"%s has more than %d files or %d MB that count (%s among them): trust a "+
+				"smaller directory",
 			r.dir, maxTrustedFiles, maxTrustedSize>>20, rel)
 	}
 	t := trustedContent{Sum: hex.EncodeToString(h.Sum(nil))}
 	// Emitters are read from the kept text alone: a file that is read once more may be something
 	// else.
-	isKept := len(text) <= maxKeptFile && r.kept+len(text) <= maxKept || slices.Contains(tapconfig.Files, rel)
+	isKept := len(text) <= maxKeptFile && r.kept+len(text) <= maxKept ||
+		slices.Contains(tapconfig.Files, rel)
 	if isKept && len(text) <= maxFile {
 		t.Text = text
 		r.kept += len(text)
@@ -286,7 +290,9 @@ var commands = []string{"command", "args", "run", "env", "bash", "powershell"}
 // words are the parts of a command that may be paths.
 func words(s string) []string {
 	return strings.FieldsFunc(s,
-		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`=;:,|&<>(){}$", r) })
+		func(r rune) bool {
+			return unicode.IsSpace(r) || strings.ContainsRune("'\"`=;:,|&<>(){}$", r)
+		})
 }
 
 // names returns the files and directories of the project that a config file, a manifest

@@ -43,7 +43,8 @@ func WhatCounts(dir string) (counts []Count, err error) {
 		file, text := filepath.Join(dir, filepath.FromSlash(rel)), now[rel].Text
 		if text == nil && !slices.Contains(tapconfig.Files, rel) { // too large to keep
 			if text, err = readFile(file); err != nil {
-				counts = append(counts, Count{rel, "another file runs or reads it; it is too large to say how"})
+				counts = append(counts,
+					Count{rel, "another file runs or reads it; it is too large to say how"})
 				continue
 			}
 		}
@@ -121,7 +122,8 @@ func describeServers(text []byte) string {
 		} `json:"lspServers"`
 	}
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return "language servers of Copilot sessions here, unless the runtime can't read it either: " + err.Error()
+		return "language servers of Copilot sessions here, unless the runtime can't read it " +
+			"either: " + err.Error()
 	}
 	var runs []string
 	for _, name := range slices.Sorted(maps.Keys(doc.Servers)) {
@@ -132,5 +134,6 @@ func describeServers(text []byte) string {
 	if len(runs) == 0 {
 		return "nothing, it names no language servers"
 	}
-	return "Copilot sessions in this directory have its language servers: " + strings.Join(runs, "; ")
+	return "Copilot sessions in this directory have its language servers: " + strings.Join(runs,
+		"; ")
 }

@@ -22,8 +22,8 @@ func TestTrustIsOfContent(t *testing.T) {
 		".tapgw/tools/a.py": true, ".tapgw/tools/lib/b.py": true, ".tapgw/tools/new.py": true,
 		"configs/tools/run": true, "server.py": true, "server/main.go": true, "server/new.go": true,
 		"mine/tool.py": true, "mine/below/part.py": true, "hook.sh": true,
-		".github/hooks/x.json": true, ".github/lsp.json": true, ".claude/agents/a.md": true, ".mcp.json": true,
-		".vscode/mcp.json": true, "later.sh": true,
+		".github/hooks/x.json": true, ".github/lsp.json": true, ".claude/agents/a.md": true,
+		".mcp.json": true, ".vscode/mcp.json": true, "later.sh": true,
 		"README.md": false, "main.go": false, ".tapgw/notes.txt": false,
 		".tapgw/providers/x.toml.sample": false, "server/below/x.go": false,
 		".tapgw/tools/__pycache__/a.pyc": false, "work/x": false,
@@ -33,11 +33,13 @@ func TestTrustIsOfContent(t *testing.T) {
 			".tapgw/tapgw.toml": "copilot.max_rounds = 5",
 			".tapgw/providers/a.toml": `kind = "command"` + "\n" +
 				`command = ["python3", "./server.py", "./later.sh"]` + "\ncwd = \"work\"",
-			".tapgw/providers/b.toml": `kind = "command"` + "\n" + `command = ["go", "run", "./server"]`,
+			".tapgw/providers/b.toml": `kind = "command"` + "\n" +
+				`command = ["go", "run", "./server"]`,
 			".tapgw/providers/c.toml": "kind = \"tools\"\ndir = \"mine\"",
-			".tapgw/tools/a.py":       "", ".tapgw/tools/lib/b.py": "", "server.py": "", "server/main.go": "",
-			"mine/tool.py": "", "mine/below/part.py": "",
-			".github/hooks/x.json": `{"hooks":{"preToolUse":[{"bash":"./hook.sh"}]}}`, "hook.sh": "", "work/x": "",
+			".tapgw/tools/a.py":       "", ".tapgw/tools/lib/b.py": "", "server.py": "",
+			"server/main.go": "", "mine/tool.py": "", "mine/below/part.py": "",
+			".github/hooks/x.json": `{"hooks":{"preToolUse":[{"bash":"./hook.sh"}]}}`,
+			"hook.sh":              "", "work/x": "",
 		} {
 			write(t, filepath.Join(dir, file), text)
 		}
@@ -50,11 +52,13 @@ func TestTrustIsOfContent(t *testing.T) {
 		write(t, filepath.Join(dir, path), "something else")
 		ok, err := Trusted(dir)
 		if err != nil || ok == counts {
-			t.Errorf("%s has changed: trusted %v, %v, want no error and not %v", path, ok, err, counts)
+			t.Errorf("%s has changed: trusted %v, %v, want no error and not %v", path, ok, err,
+				counts)
 		}
 		p, _, _ := loadTrust(dir)
 		if changes, err := p.Changes(); err != nil ||
-			counts && (len(changes) == 0 || changes[0].Path != path && path != ".tapgw/providers/a.toml") {
+			counts && (len(changes) == 0 || changes[0].Path != path &&
+				path != ".tapgw/providers/a.toml") {
 			t.Errorf("%s: %v, %v", path, changes, err)
 		}
 		if _, changes, err := Trust(dir); err != nil || counts && len(changes) == 0 {
@@ -119,8 +123,10 @@ func TestTrustFindsWhatIsRun(t *testing.T) {
 func TestChangedProgram(t *testing.T) {
 	atHome(t)
 	dir := real(t)
-	write(t, filepath.Join(dir, ".tapgw/providers/a.toml"), `kind = "command"`+"\n"+`command = ["./a.sh"]`)
-	write(t, filepath.Join(dir, ".tapgw/providers/b.toml"), `kind = "command"`+"\n"+`command = ["./b.sh"]`)
+	write(t, filepath.Join(dir, ".tapgw/providers/a.toml"),
+		`kind = "command"`+"\n"+`command = ["./a.sh"]`)
+	write(t, filepath.Join(dir, ".tapgw/providers/b.toml"),
+		`kind = "command"`+"\n"+`command = ["./b.sh"]`)
 	write(t, filepath.Join(dir, "a.sh"), "a")
 	write(t, filepath.Join(dir, "b.sh"), "b")
 	if _, _, err := Trust(dir); err != nil {
@@ -131,10 +137,12 @@ func TestChangedProgram(t *testing.T) {
 	write(t, filepath.Join(dir, "a.sh"), "evil")
 	got := f.Providers()
 	if summary(got) != "a: left out; b: command; " ||
-		!strings.Contains(got[0].Faults.Error(), "a.sh has changed since you trusted it: run tapgw trust "+dir) {
+		!strings.Contains(got[0].Faults.Error(),
+			"a.sh has changed since you trusted it: run tapgw trust "+dir) {
 		t.Errorf(
 			`%s: %v, want "a: left out; b: command; " and %q in it`,
-			summary(got), got[0].Faults, "a.sh has changed since you trusted it: run tapgw trust "+dir,
+			summary(got), got[0].Faults, "a.sh has changed since you trusted it: run tapgw trust "+
+				dir,
 		)
 	}
 	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/a.toml")); err == nil {
@@ -177,7 +185,8 @@ func TestSampleAsksForNoTrust(t *testing.T) {
 	for range 2 {
 		f, err := Find(dir, "")
 		if err != nil || f.Project != "" || len(f.Notes()) > 0 || len(f.Providers()) > 0 {
-			t.Errorf(`%+v, %v, notes %v, want no error, Project "", none and none`, f, err, f.Notes())
+			t.Errorf(`%+v, %v, notes %v, want no error, Project "", none and none`, f, err,
+				f.Notes())
 		}
 		if _, project, err := f.LoadAt(dir); err != nil || project != "" {
 			t.Errorf(`for sessions: %s, %v, want no error and ""`, project, err)
@@ -199,13 +208,15 @@ func TestProjectsWithOneName(t *testing.T) {
 	one, two := real(t), real(t)
 	for _, dir := range []string{one, two} {
 		write(t, filepath.Join(dir, ".tapgw/providers/own.toml"), `kind = "connect"`)
-		write(t, filepath.Join(dir, ".tapgw/providers/run.toml"), "kind = \"command\"\ncommand = [\"sh\"]")
+		write(t, filepath.Join(dir, ".tapgw/providers/run.toml"),
+			"kind = \"command\"\ncommand = [\"sh\"]")
 		if _, _, err := Trust(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f := Files{Workdir: "/", dir: filepath.Join(UserDir(), providerDirName)}
-	if got := summary(f.Providers()); got != "own: connect; own: left out; run: command; run: command; " {
+	if got := summary(
+		f.Providers()); got != "own: connect; own: left out; run: command; run: command; " {
 		t.Errorf("the provider files are %q, want own and run, and the changed one left out", got)
 	}
 }
@@ -218,7 +229,8 @@ func TestTrustRecord(t *testing.T) {
 	write(t, filepath.Join(dir, ".tapgw/tapgw.toml"), "copilot.max_rounds = 5")
 	write(t, filepath.Join(dir, ".tapgw/tools/large"), strings.Repeat("x", maxKeptFile+1))
 	for i := range 40 {
-		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/%d", i)), strings.Repeat("x", maxKeptFile))
+		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/%d", i)),
+			strings.Repeat("x", maxKeptFile))
 	}
 	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)
@@ -231,20 +243,21 @@ func TestTrustRecord(t *testing.T) {
 		t.Error("the directory above is trusted, want only the one that was")
 	}
 	var size int64
-	err = filepath.WalkDir(filepath.Join(user, "trust"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		size += info.Size()
-		if info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v, want 0", path, info.Mode())
-		}
-		return nil
-	})
+	err = filepath.WalkDir(filepath.Join(user, "trust"),
+		func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			size += info.Size()
+			if info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has mode %v, want 0", path, info.Mode())
+			}
+			return nil
+		})
 	if err != nil || size > 2*maxKept {
 		t.Errorf("%d bytes, %v, want no error and at most %d", size, err, 2*maxKept)
 	}
@@ -257,7 +270,8 @@ func TestTrustRecord(t *testing.T) {
 	for i := range maxTrustedFiles {
 		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/more%d", i)), "")
 	}
-	if _, _, err := Trust(dir); err == nil || !strings.Contains(err.Error(), "trust a smaller directory") {
+	if _, _, err := Trust(dir); err == nil ||
+		!strings.Contains(err.Error(), "trust a smaller directory") {
 		t.Errorf(`too many files: %v, want an error and "trust a smaller directory" in it`, err)
 	}
 	if was, err := Untrust(dir); !was || err != nil {
@@ -284,7 +298,8 @@ func FuzzNames(f *testing.F) {
 func TestToolsBehindALink(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, dir string){
 		"a link": func(t *testing.T, dir string) {
-			if err := os.Rename(filepath.Join(dir, ".tapgw"), filepath.Join(real(t), "was")); err != nil {
+			if err := os.Rename(filepath.Join(dir, ".tapgw"),
+				filepath.Join(real(t), "was")); err != nil {
 				t.Fatal(err)
 			}
 			elsewhere := real(t)
@@ -322,7 +337,8 @@ func TestToolsBehindALink(t *testing.T) {
 			if err := files.CheckTools(tools); err == nil {
 				t.Error("CheckTools after a change: no error, want one")
 			}
-			if err := before.CheckTools(tools); name == "a link" && err == nil { // found before it was trusted
+			// found before it was trusted
+			if err := before.CheckTools(tools); name == "a link" && err == nil {
 				t.Error("CheckTools of tools that were found before: no error, want one")
 			}
 		})
@@ -339,10 +355,12 @@ func TestTrustShowsSources(t *testing.T) {
 		{"b", `run = "make check | tail"`, "runs sh -c make check | tail"},
 		{"c", `prompt = "look\naround"`, "prompts: look\naround"},
 		{"d", `files = ["**/*.go", "go.mod"]`, "watches the files **/*.go, go.mod"},
-		{"e", `url = "https://example.org/status"` + "\n" + `every = "1h"`, "reads https://example.org/status"},
+		{"e", `url = "https://example.org/status"` + "\n" + `every = "1h"`,
+			"reads https://example.org/status"},
 		{"f", `webhook = true` + "\n" + `secret_env = "SECRET"`, "takes requests to its webhook"},
 	} {
-		write(t, filepath.Join(dir, ".tapgw/providers", test.name+".toml"), "kind = \"source\"\n"+test.text)
+		write(t, filepath.Join(dir, ".tapgw/providers", test.name+".toml"),
+			"kind = \"source\"\n"+test.text)
 		want = append(want, Count{
 			".tapgw/providers/" + test.name + ".toml",
 			"sessions here have the source " + test.name + ", which " + test.does,
@@ -353,7 +371,8 @@ func TestTrustShowsSources(t *testing.T) {
 	}
 }
 
-// What starts programs counts in the very directory that is trusted, unchanged, and with the user's own config only.
+// What starts programs counts in the very directory that is trusted, unchanged, and with the user's
+// own config only.
 func TestTrustsAt(t *testing.T) {
 	atHome(t)
 	dir := real(t)

@@ -39,7 +39,8 @@ func checkUse(file string, data []byte, c Config) Faults {
 			}
 			for _, deny := range p.DenyCommands {
 				// With a star the rule allows many lines: only the same words deny them all.
-				if deny == s || !strings.Contains(s, "*") && shellrule.Denies([]string{deny}, line) {
+				if deny == s || !strings.Contains(s, "*") &&
+					shellrule.Denies([]string{deny}, line) {
 					return fmt.Errorf("never holds: deny_commands has %q, which counts first", deny)
 				}
 			}
@@ -139,7 +140,9 @@ func (f Files) faultsOf(find func(root *table, c Config)) (faults Faults) {
 		if data, err := readFile(file); err == nil {
 			c := Default()
 			if found := c.parse(file, data, file == f.Project, &[]layer{}); len(found) == 0 {
-				faults = append(faults, faultsIn(file, data, func(root *table) { find(root, c) })...)
+				faults = append(faults, faultsIn(file, data, func(root *table) {
+					find(root, c)
+				})...)
 			}
 		}
 	}
@@ -169,7 +172,8 @@ func checkDeadRules(root *table, c Config) {
 				root.fault(key, "%q allows nothing: %s denies all of it, and a denial wins",
 					pattern, allow.deny)
 			case allow.key == "allow_commands" && shellrule.Begins(pattern).IsVoid():
-				root.fault(key, "%q allows nothing: with a * it must be plain words of one command", pattern)
+				root.fault(key, "%q allows nothing: with a * it must be plain words of one command",
+					pattern)
 			}
 		}
 	}

@@ -12,8 +12,10 @@ func TestCheckFindsRulesThatNeverHold(t *testing.T) {
 		file, text string
 		want       []string
 	}{
-		{"d.toml", "[copilot.permissions]\nallow_commands = [\"chmod *\"]\ndeny_commands = [\"chmod *x*\"]\n", nil},
-		{"a.toml", "[copilot.permissions]\nallow_commands = [\"git log\", \"go test *\", \"make *-short\"]\n", nil},
+		{"d.toml",
+			"[copilot.permissions]\nallow_commands = [\"chmod *\"]\ndeny_commands = [\"chmod *x*\"]\n", nil},
+		{"a.toml",
+			"[copilot.permissions]\nallow_commands = [\"git log\", \"go test *\", \"make *-short\"]\n", nil},
 		{
 			"b.toml",
 			"[copilot.permissions]\nallow_commands = [\"git push origin\", \"sudo *\"]\ndeny_commands = [\"git push\"]\n",

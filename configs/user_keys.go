@@ -48,5 +48,6 @@ func (t *table) rejectUserKeys(prefix string, read, unset reflect.Value, userFil
 }
 
 func (t *table) faultOfUser(key, userFile string) {
-	t.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), userFile))
+	t.fault(key, "a project's file can't set it: write it into %s",
+		filepath.Join(UserDir(), userFile))
 }

@@ -48,7 +48,8 @@ func bundledBlocks(t *testing.T) (blocks []block) {
 					t.Errorf("%s:%d: a fence without a language, want at least one", name, i+1)
 					info = []string{"text"}
 				}
-				blocks = append(blocks, block{at: fmt.Sprintf("%s:%d", name, i+1), lang: info[0], info: info[1:]})
+				blocks = append(blocks, block{at: fmt.Sprintf("%s:%d", name, i+1), lang: info[0],
+					info: info[1:]})
 			case inside && open != "":
 				blocks[len(blocks)-1].code += line + "\n"
 			}
@@ -108,7 +109,9 @@ func each(fault func(code string) error) func(*testing.T, []block) {
 }
 
 // run runs a program that the tests need, and fails when it is missing.
-func run(t *testing.T, stdin string, name string, args ...string) (stdout, stderr string, err error) {
+func run(
+	t *testing.T, stdin string, name string, args ...string,
+) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	var out, errOut bytes.Buffer
@@ -206,7 +209,8 @@ func checkJava(t *testing.T, blocks []block) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("JDK %d: %d of %d blocks parsed or compiled, all checked for balance", version, len(files), len(blocks))
+	t.Logf("JDK %d: %d of %d blocks parsed or compiled, all checked for balance", version,
+		len(files), len(blocks))
 	if version < 17 {
 		return
 	}
@@ -291,7 +295,8 @@ func propertiesFault(code string) error {
 
 func yamlFault(code string) error {
 	for line := range strings.Lines(code) {
-		if indent := len(line) - len(strings.TrimLeft(line, " ")); strings.Contains(line, "\t") || indent%2 != 0 {
+		if indent := len(line) - len(strings.TrimLeft(line, " ")); strings.Contains(line, "\t") ||
+			indent%2 != 0 {
 			return fmt.Errorf("indentation: %q", line)
 		}
 	}
@@ -299,9 +304,11 @@ func yamlFault(code string) error {
 }
 
 var (
-	gherkinBlock = regexp.MustCompile(`^(Feature|Background|Rule|Scenario|Example|Scenario Outline|Examples|` +
-		`Funktionalität|Grundlage|Regel|Beispiel|Szenariogrundriss|Beispiele):`)
-	gherkinStep = regexp.MustCompile(`^(Given|When|Then|And|But|\*|Angenommen|Gegeben sei|Wenn|Dann|Und) `)
+	gherkinBlock = regexp.MustCompile(
+		`^(Feature|Background|Rule|Scenario|Example|Scenario Outline|Examples|` +
+			`Funktionalität|Grundlage|Regel|Beispiel|Szenariogrundriss|Beispiele):`)
+	gherkinStep = regexp.MustCompile(
+		`^(Given|When|Then|And|But|\*|Angenommen|Gegeben sei|Wenn|Dann|Und) `)
 )
 
 // gherkinFault returns the first fault of a Gherkin text: an unknown line, a table with
@@ -362,9 +369,10 @@ func gherkinFault(code string) error {
 }
 
 var (
-	mermaidKind = regexp.MustCompile(`^(flowchart (TD|TB|BT|LR|RL)|sequenceDiagram|classDiagram|stateDiagram-v2|` +
-		`erDiagram|gantt|gitGraph( LR:)?|journey|timeline|mindmap|kanban|pie( showData)?|quadrantChart|` +
-		`requirementDiagram|architecture-beta|C4Context|(block|packet|radar|sankey|treemap|xychart)-beta)$`)
+	mermaidKind = regexp.MustCompile(
+		`^(flowchart (TD|TB|BT|LR|RL)|sequenceDiagram|classDiagram|stateDiagram-v2|` +
+			`erDiagram|gantt|gitGraph( LR:)?|journey|timeline|mindmap|kanban|pie( showData)?|quadrantChart|` +
+			`requirementDiagram|architecture-beta|C4Context|(block|packet|radar|sankey|treemap|xychart)-beta)$`)
 	mermaidBlock = regexp.MustCompile(`^(subgraph|loop|alt|opt|par|critical|break|rect|box)( |$)`)
 )
 
@@ -420,13 +428,16 @@ func TestBlockCheckers(t *testing.T) {
 		{"gherkin", gherkinFault,
 			"Feature: a\n text\n @x @y\n Scenario: b\n  Given c\n   | d | e |\n   | \\| | f |\n   \"\"\"\n   | g\n  " +
 				" \"\"\"\n", false},
-		{"gherkin rows", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n   | d | e |\n   | f |\n", true},
+		{"gherkin rows", gherkinFault,
+			"Feature: a\n Scenario: b\n  Given c\n   | d | e |\n   | f |\n", true},
 		{"gherkin pipe", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n   | d\n", true},
 		{"gherkin step", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n  Giv d\n", true},
-		{"gherkin doc string", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n  \"\"\"\n", true},
+		{"gherkin doc string", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n  \"\"\"\n",
+			true},
 		{"gherkin no feature", gherkinFault, "Scenario: b\n  Given c\n", true},
 		{"gherkin tag", gherkinFault, "@a b\nFeature: a\n", true},
-		{"mermaid", mermaidFault, "---\ntitle: x\n---\nflowchart LR\n  subgraph a\n    b --> c\n  end\n", false},
+		{"mermaid", mermaidFault,
+			"---\ntitle: x\n---\nflowchart LR\n  subgraph a\n    b --> c\n  end\n", false},
 		{"mermaid kind", mermaidFault, "flowchart\n  a --> b\n", true},
 		{"mermaid open", mermaidFault, "sequenceDiagram\n  loop x\n  A->>B: c\n", true},
 		{"mermaid end", mermaidFault, "sequenceDiagram\n  A->>B: c\n  end\n", true},

@@ -18,7 +18,8 @@ var aliases = map[string][]string{
 }
 
 func TestBundledLibraries(t *testing.T) {
-	if got, want := Bundled().IDs(), []string{"cucumber", "gherkin", "java", "mermaid", "playwright",
+	if got, want := Bundled().IDs(), []string{"cucumber", "gherkin", "java", "mermaid",
+		"playwright",
 		"selenium"}; !slices.Equal(got, want) {
 		t.Fatalf("bundled are %q, want %q", got, want)
 	}

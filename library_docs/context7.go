@@ -46,7 +46,8 @@ func (d *Docs) searchLibraries(ctx context.Context, name, query string) ([]entry
 	}
 	var entries []entry
 	for _, r := range found.Results {
-		if strings.HasPrefix(r.ID, "/") && !strings.ContainsAny(r.ID, " \t\r\n") && len(entries) < maxLibraries {
+		if strings.HasPrefix(r.ID, "/") && !strings.ContainsAny(r.ID, " \t\r\n") &&
+			len(entries) < maxLibraries {
 			entries = append(entries, entry{clip(r.ID, 100), r.Title, r.Description})
 		}
 	}

@@ -63,7 +63,10 @@ func (d *Docs) ResolveID(ctx context.Context, libraryName, query string) (string
 // one line that names the bundled IDs.
 func (d *Docs) Get(ctx context.Context, libraryID, query string) (string, error) {
 	if strings.TrimSpace(libraryID) == "" {
-		return "", errors.New("libraryId: empty: give an ID that resolve_library_id returned, for example playwright")
+		return "",
+			errors.New(
+				"libraryId: empty: give an ID that resolve_library_id returned, for " +
+					"example playwright")
 	}
 	query = strings.TrimSpace(query)
 	catalog, faults := Load(d.UserDir)
@@ -104,7 +107,8 @@ func formatEntries(head string, entries []entry) string {
 	var b strings.Builder
 	b.WriteString(head + "\n")
 	for _, e := range entries {
-		fmt.Fprintf(&b, "- %s: %s\n", e.id, clip(strings.Trim(e.title+". "+e.description, ". "), 300))
+		fmt.Fprintf(&b, "- %s: %s\n", e.id, clip(strings.Trim(e.title+". "+e.description, ". "),
+			300))
 	}
 	fmt.Fprintf(&b, "Next: get_library_docs with libraryId %q", entries[0].id)
 	if len(entries) > 1 {

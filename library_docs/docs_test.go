@@ -74,7 +74,8 @@ func TestResolveID(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL}
 		got, err := d.ResolveID(t.Context(), "Playwright-Java", "anything")
 		if err != nil ||
-			!strings.HasPrefix(got, "On hand, always available:\n- playwright: Playwright. Browser automation") ||
+			!strings.HasPrefix(got,
+				"On hand, always available:\n- playwright: Playwright. Browser automation") ||
 			!strings.HasSuffix(got, `get_library_docs with libraryId "playwright" and a query.`) {
 			t.Errorf("got %q, %v, want %q at the beginning and %q at the end", got, err,
 				"On hand, always available:\n- playwright: Playwright. Browser automation",
@@ -85,8 +86,9 @@ func TestResolveID(t *testing.T) {
 		srv := newContext7(t, answerWith(200, jsonType, react), nil)
 		d := Docs{BaseURL: srv.URL + "/"}
 		got, err := d.ResolveID(t.Context(), "react", "state & effects")
-		want := "Found by Context7:\n- /facebook/react: React. A library for interfaces\n- /reactjs/react.dev: Docs\n" +
-			`Next: get_library_docs with libraryId "/facebook/react", or another of these, and a query.`
+		want :=
+			"Found by Context7:\n- /facebook/react: React. A library for interfaces\n- /reactjs/react.dev: Docs\n" +
+				`Next: get_library_docs with libraryId "/facebook/react", or another of these, and a query.`
 		if err != nil || got != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
@@ -110,15 +112,19 @@ func TestResolveID(t *testing.T) {
 		want    string
 	}{
 		{"not found", answerWith(200, jsonType, `{"results": []}`), "it knows no such library"},
-		{"nothing usable", answerWith(200, jsonType, `{"results": [{"id": "x"}]}`), "it knows no such library"},
-		{"rate limit", answerWith(429, jsonType, `{"error": "x", "message": "Too many\nrequests."}`),
+		{"nothing usable", answerWith(200, jsonType, `{"results": [{"id": "x"}]}`),
+			"it knows no such library"},
+		{"rate limit",
+			answerWith(429, jsonType, `{"error": "x", "message": "Too many\nrequests."}`),
 			"it answered 429: Too many requests."},
 		{"broken", answerWith(502, textType, "<html>"), "it answered 502 Bad Gateway"},
 		{"garbage", answerWith(200, jsonType, "{]"), "its list of libraries can't be read: "},
-		{"another shape", answerWith(200, jsonType, `{"results": "x"}`), "its list of libraries can't be read: "},
+		{"another shape", answerWith(200, jsonType, `{"results": "x"}`),
+			"its list of libraries can't be read: "},
 		{"a page to sign in", answerWith(200, "text/html; charset=utf-8", "<html>hello"),
 			"a web page came instead of an answer"},
-		{"too much", answerWith(200, jsonType, strings.Repeat(" ", maxBody+1)), "its answer is larger than 2 MiB"},
+		{"too much", answerWith(200, jsonType, strings.Repeat(" ", maxBody+1)),
+			"its answer is larger than 2 MiB"},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
@@ -144,12 +150,14 @@ func TestResolveID(t *testing.T) {
 		checkFault(t, err, "libraryName: empty: name the library")
 	})
 	t.Run("broken library of the user", func(t *testing.T) {
-		d := Docs{BaseURL: closedPort(t), UserDir: write(t, map[string]string{"acme/x": "", "Bad/x": ""})}
+		d := Docs{BaseURL: closedPort(t),
+			UserDir: write(t, map[string]string{"acme/x": "", "Bad/x": ""})}
 		_, err := d.ResolveID(t.Context(), "acme", "")
 		checkFault(t, err, `libraryName "acme": `)
 		if !strings.Contains(err.Error(), "acme: no documentation") ||
 			!strings.Contains(err.Error(), "Bad: not an ID") {
-			t.Errorf("got %v, want %q in it and %q in it", err, "acme: no documentation", "Bad: not an ID")
+			t.Errorf("got %v, want %q in it and %q in it", err, "acme: no documentation",
+				"Bad: not an ID")
 		}
 	})
 }
@@ -166,7 +174,8 @@ func TestGet(t *testing.T) {
 	t.Run("bundled", func(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL}
 		got, err := d.Get(t.Context(), "pw", "wait for element")
-		if err != nil || !strings.HasPrefix(got, "## Auto-waiting") || utf8.RuneCountInString(got) > 4000 {
+		if err != nil || !strings.HasPrefix(got, "## Auto-waiting") ||
+			utf8.RuneCountInString(got) > 4000 {
 			t.Errorf("got %.100q, %v, want %q at the beginning", got, err, "## Auto-waiting")
 		}
 	})
@@ -180,7 +189,8 @@ func TestGet(t *testing.T) {
 	t.Run("of the user", func(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL,
 			UserDir: write(t, map[string]string{"acme/x.md": "## Zebra\n\nstripes\n"})}
-		if got, err := d.Get(t.Context(), "acme", "zebra"); err != nil || got != "## Zebra\n\nstripes" {
+		if got, err := d.Get(t.Context(), "acme", "zebra"); err != nil ||
+			got != "## Zebra\n\nstripes" {
 			t.Errorf("got %q, %v, want %q", got, err, "## Zebra\n\nstripes")
 		}
 	})
@@ -200,7 +210,8 @@ func TestGetFromContext7(t *testing.T) {
 		srv := newContext7(t, nil, answerWith(200, textType, "### useState\ntext\n"))
 		d := Docs{BaseURL: srv.URL}
 		got, err := d.Get(t.Context(), "/facebook/react", "state?")
-		if want := "From Context7, /facebook/react:\n\n### useState\ntext"; err != nil || got != want {
+		if want := "From Context7, /facebook/react:\n\n### useState\ntext"; err != nil ||
+			got != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 		want := "/api/v2/context?libraryId=%2Ffacebook%2Freact&query=state%3F"
@@ -210,7 +221,8 @@ func TestGetFromContext7(t *testing.T) {
 	})
 	t.Run("an ID without its slash", func(t *testing.T) {
 		srv := newContext7(t, nil, answerWith(200, textType, "text"))
-		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "facebook/react", "state"); err != nil ||
+		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "facebook/react",
+			"state"); err != nil ||
 			!strings.HasSuffix(got, "react:\n\ntext") {
 			t.Errorf("got %q, %v, want %q at the end", got, err, "react:\n\ntext")
 		}
@@ -224,7 +236,8 @@ func TestGetFromContext7(t *testing.T) {
 	})
 	t.Run("bundled, but nothing on it", func(t *testing.T) {
 		srv := newContext7(t, found, answerWith(200, textType, "text"))
-		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "webdriver", "zebra"); err != nil ||
+		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "webdriver",
+			"zebra"); err != nil ||
 			!strings.HasSuffix(got, "text") {
 			t.Errorf("got %q, %v, want %q at the end", got, err, "text")
 		}
@@ -235,11 +248,13 @@ func TestGetFromContext7(t *testing.T) {
 		}
 	})
 	t.Run("long text is cut", func(t *testing.T) {
-		srv := newContext7(t, nil, answerWith(200, textType, "```js\n"+strings.Repeat("line();\n", 2000)))
+		srv := newContext7(t, nil,
+			answerWith(200, textType, "```js\n"+strings.Repeat("line();\n", 2000)))
 		got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "/facebook/react", "state")
 		if n := utf8.RuneCountInString(got); err != nil || n > 4000 || n < 3900 ||
 			!strings.HasSuffix(got, "line();\n```\n[...]") {
-			t.Errorf("got %d characters, ends with %q, %v, want %q at the end", n, got[max(0, len(got)-30):], err,
+			t.Errorf("got %d characters, ends with %q, %v, want %q at the end", n,
+				got[max(0, len(got)-30):], err,
 				"line();\n```\n[...]")
 		}
 	})
@@ -253,9 +268,13 @@ func TestGetFaults(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		{"not found", answerWith(404, jsonType, `{"error": "library_not_found", "message": "No such library."}`),
+		{"not found",
+			answerWith(404, jsonType,
+				`{"error": "library_not_found", "message": "No such library."}`),
 			"it answered 404: No such library."},
-		{"moved", answerWith(301, jsonType, `{"error": "moved", "message": "x", "redirectUrl": "/new/id"}`),
+		{"moved",
+			answerWith(301, jsonType,
+				`{"error": "moved", "message": "x", "redirectUrl": "/new/id"}`),
 			"it has the library under another ID: /new/id"},
 		{
 			"not ready",
@@ -274,20 +293,24 @@ func TestGetFaults(t *testing.T) {
 		},
 		{"empty", answerWith(200, textType, " \n"), "it has nothing on this in /facebook/react"},
 		{"no text", answerWith(200, textType, "\xff\xfe"), "its answer is no text"},
-		{"a page to sign in", answerWith(200, "text/html", "<html>"), "a web page came instead of an answer"},
-		{"too much", answerWith(200, textType, strings.Repeat("x", maxBody+1)), "its answer is larger than 2 MiB"},
+		{"a page to sign in", answerWith(200, "text/html", "<html>"),
+			"a web page came instead of an answer"},
+		{"too much", answerWith(200, textType, strings.Repeat("x", maxBody+1)),
+			"its answer is larger than 2 MiB"},
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
 			d := Docs{BaseURL: newContext7(t, found, tt.handler).URL}
 			_, err := d.Get(t.Context(), "/facebook/react", "state")
-			checkFault(t, err, `libraryId "/facebook/react": on hand are cucumber, gherkin, java, mermaid, playwright, `+
-				`selenium; asking Context7: `+tt.want)
+			checkFault(t, err,
+				`libraryId "/facebook/react": on hand are cucumber, gherkin, java, mermaid, playwright, `+
+					`selenium; asking Context7: `+tt.want)
 
 			got, err := d.Get(t.Context(), "selenium", "zebra")
 			if begin := `Nothing on "zebra" in selenium; asking Context7: ` + tt.want; err != nil ||
 				!strings.HasPrefix(got, begin) ||
-				!strings.Contains(got, ". What there is:\n\n# Selenium\n") || utf8.RuneCountInString(got) > 4000 {
+				!strings.Contains(got, ". What there is:\n\n# Selenium\n") ||
+				utf8.RuneCountInString(got) > 4000 {
 				t.Errorf("got %.200q, %v, want %q at the beginning and %q in it", got, err, begin,
 					". What there is:\n\n# Selenium\n")
 			}
@@ -296,8 +319,10 @@ func TestGetFaults(t *testing.T) {
 	t.Run("unreachable", func(t *testing.T) {
 		d := Docs{BaseURL: closedPort(t)}
 		got, err := d.Get(t.Context(), "java", "zebra")
-		if err != nil || !strings.Contains(got, "\n\n# Java\n") || !strings.Contains(got, "## Records") {
-			t.Errorf("got %.200q, %v, want %q in it and %q in it", got, err, "\n\n# Java\n", "## Records")
+		if err != nil || !strings.Contains(got, "\n\n# Java\n") ||
+			!strings.Contains(got, "## Records") {
+			t.Errorf("got %.200q, %v, want %q in it and %q in it", got, err, "\n\n# Java\n",
+				"## Records")
 		}
 		_, err = d.Get(t.Context(), "react", "state")
 		checkFault(t, err, `libraryId "react": on hand are `)
@@ -317,7 +342,8 @@ func TestKey(t *testing.T) {
 	} {
 		t.Setenv("CONTEXT7_API_KEY", tt.env)
 		d := Docs{BaseURL: srv.URL, APIKey: tt.field}
-		if _, err := d.Get(t.Context(), "/a/b", "c"); err == nil || strings.Contains(err.Error(), "from-") {
+		if _, err := d.Get(t.Context(), "/a/b", "c"); err == nil ||
+			strings.Contains(err.Error(), "from-") {
 			t.Errorf(`the error is %v, want an error and no "from-" in it`, err)
 		}
 		if got != tt.want {
@@ -336,7 +362,9 @@ func TestCancel(t *testing.T) {
 	}
 	d := Docs{BaseURL: newContext7(t, hang, hang).URL}
 	for name, ask := range map[string]func(context.Context) (string, error){
-		"resolve": func(ctx context.Context) (string, error) { return d.ResolveID(ctx, "react", "") },
+		"resolve": func(ctx context.Context) (string, error) {
+			return d.ResolveID(ctx, "react", "")
+		},
 		"get":     func(ctx context.Context) (string, error) { return d.Get(ctx, "/a/b", "c") },
 		"bundled": func(ctx context.Context) (string, error) { return d.Get(ctx, "java", "zebra") },
 	} {
@@ -369,8 +397,10 @@ func TestPatience(t *testing.T) {
 		} {
 			begin := time.Now()
 			err := ask()
-			if err == nil || !strings.Contains(err.Error(), "asking Context7: no answer within 10s") {
-				t.Errorf("%s: got %v, want %q in it", name, err, "asking Context7: no answer within 10s")
+			if err == nil ||
+				!strings.Contains(err.Error(), "asking Context7: no answer within 10s") {
+				t.Errorf("%s: got %v, want %q in it", name, err,
+					"asking Context7: no answer within 10s")
 			}
 			if took := time.Since(begin); took != 10*time.Second {
 				t.Errorf("%s: took %v, want %v", name, took, 10*time.Second)

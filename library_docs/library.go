@@ -80,7 +80,8 @@ func load(fsys fs.FS) (Catalog, error) {
 	var faults []error
 	for _, e := range entries {
 		info, err := fs.Stat(fsys, e.Name()) // follows links to directories
-		if err != nil || !info.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
+		if err != nil || !info.IsDir() || strings.HasPrefix(e.Name(), ".") ||
+			strings.HasPrefix(e.Name(), "_") {
 			continue
 		}
 		lib, err := loadLibrary(fsys, e.Name())
@@ -119,7 +120,8 @@ func loadLibrary(fsys fs.FS, id string) (Library, error) {
 		}
 	}
 	if len(lib.Sections) == 0 {
-		return Library{}, errors.New("no documentation: put *.md files with text into the directory")
+		return Library{},
+			errors.New("no documentation: put *.md files with text into the directory")
 	}
 	text, err := readText(fsys, path.Join(id, aliasesFile), &left)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +155,8 @@ func readText(fsys fs.FS, name string, left *int64) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", name, err)
 	}
 	if *left -= int64(len(b)); *left < 0 {
-		return "", fmt.Errorf("%s: more than %d MiB in one library: split it into several", name, maxLibraryBytes>>20)
+		return "", fmt.Errorf("%s: more than %d MiB in one library: split it into several", name,
+			maxLibraryBytes>>20)
 	}
 	if !utf8.Valid(b) {
 		return "", fmt.Errorf("%s: not UTF-8 text", name)
@@ -180,7 +183,8 @@ func (c Catalog) IDs() []string {
 // an ID of Context7 and matches only as a whole.
 func (c Catalog) Resolve(name string) []Library {
 	whole := normalize(name)
-	if found := c.withName(whole); len(found) > 0 || strings.HasPrefix(strings.TrimSpace(name), "/") {
+	if found := c.withName(whole); len(found) > 0 ||
+		strings.HasPrefix(strings.TrimSpace(name), "/") {
 		return found
 	}
 	if parts := strings.Split(whole, ":"); len(parts) > 1 {

@@ -102,7 +102,8 @@ func TestLoad(t *testing.T) {
 		"huge/x.md":       "## X\n" + strings.Repeat("x", maxLibraryBytes),
 	})
 	c, err := Load(dir)
-	if got, want := strings.Join(c.IDs(), " "), "acme java cucumber gherkin mermaid playwright selenium"; got != want {
+	if got, want := strings.Join(c.IDs(),
+		" "), "acme java cucumber gherkin mermaid playwright selenium"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, want := range []string{
@@ -122,7 +123,8 @@ func TestLoad(t *testing.T) {
 	}
 
 	acme := c.Resolve("@Acme/SDK")
-	if len(acme) != 1 || acme[0].ID != "acme" || acme[0].Title != "Acme" || acme[0].Description != "What it is." {
+	if len(acme) != 1 || acme[0].ID != "acme" || acme[0].Title != "Acme" ||
+		acme[0].Description != "What it is." {
 		t.Fatalf("got %+v, want acme alone", acme)
 	}
 	if got, want := headings(acme[0].Sections), "First Second"; got != want {
@@ -157,7 +159,8 @@ func TestLoadWithoutDirectory(t *testing.T) {
 }
 
 func TestLoadOddFiles(t *testing.T) {
-	dir := write(t, map[string]string{"real/x.md": "## X\n", "pipe/y.md": "## Y\n", "locked/x.md": "## X\n"})
+	dir := write(t, map[string]string{"real/x.md": "## X\n", "pipe/y.md": "## Y\n",
+		"locked/x.md": "## X\n"})
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe", "x.md"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +177,8 @@ func TestLoadOddFiles(t *testing.T) {
 	if got, want := strings.Join(c.IDs()[:2], " "), "link real"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for _, want := range []string{"pipe: pipe/x.md: not a regular file", "locked: locked/aliases: not a regular file"} {
+	for _, want := range []string{"pipe: pipe/x.md: not a regular file",
+		"locked: locked/aliases: not a regular file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("not in the error: %q: %v, want an error and %q in it", want, err, want)
 		}
@@ -187,7 +191,8 @@ func TestLoadUnreadable(t *testing.T) {
 	if got := strings.Join(c.IDs(), " "); got != "good" {
 		t.Errorf("got %q, want %q", got, "good")
 	}
-	if err == nil || !strings.HasPrefix(err.Error(), "bad: ") || !strings.Contains(err.Error(), "permission denied") {
+	if err == nil || !strings.HasPrefix(err.Error(), "bad: ") ||
+		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %v, want %q at the beginning and %q in it", err, "bad: ", "permission denied")
 	}
 }

@@ -170,7 +170,8 @@ func leftOut(sections []Section, maxChars int) string {
 	for i, s := range sections {
 		names[i] = fmt.Sprintf("%q", s.Heading)
 	}
-	return fmt.Sprintf("[Cut at %d characters. Ask with one of these headings as the query to see it whole: %s.]",
+	return fmt.Sprintf(
+		"[Cut at %d characters. Ask with one of these headings as the query to see it whole: %s.]",
 		maxChars, strings.Join(names, ", "))
 }
 

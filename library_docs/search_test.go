@@ -66,7 +66,8 @@ func TestRank(t *testing.T) {
 // Of equal scores, the section with more terms comes first, then the earlier one. An
 // exact heading comes before any score.
 func TestRankTies(t *testing.T) {
-	lib := library("One: red red", "Two: red blue", "Three: blue blue", "Four: Two Two Two Two Two Two")
+	lib := library("One: red red", "Two: red blue", "Three: blue blue",
+		"Four: Two Two Two Two Two Two")
 	if got, want := headings(lib.rank("red blue")), "Two One Three"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -81,7 +82,8 @@ func TestRankTop(t *testing.T) {
 	for i := range 20 {
 		sections = append(sections, fmt.Sprintf("H%02d: %s", i, strings.Repeat("term ", i)))
 	}
-	if got, want := headings(library(sections...).rank("term")), "H19 H18 H17 H16 H15 H14 H13 H12"; got != want {
+	if got, want := headings(
+		library(sections...).rank("term")), "H19 H18 H17 H16 H15 H14 H13 H12"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -103,7 +105,8 @@ func TestScoreAgainstReference(t *testing.T) {
 		return score
 	}
 	for _, lib := range Bundled() {
-		for _, query := range []string{"wait element", "table", "threads", "scenario step", "file stream",
+		for _, query := range []string{"wait element", "table", "threads", "scenario step",
+			"file stream",
 			"browser driver", "assert"} {
 			words := terms(query, lib.ID)
 			for _, s := range lib.Sections {
@@ -128,7 +131,8 @@ func TestSearch(t *testing.T) {
 	})
 	t.Run("what does not fit is cut and named", func(t *testing.T) {
 		got := library("A: "+long, "B: "+long, "C: "+long, "D: "+long).Search("waiting", 4000)
-		for _, want := range []string{"## A\n", "## B\n", "## C\n", "\n[...]\n\n[Cut at 4000 characters.",
+		for _, want := range []string{"## A\n", "## B\n", "## C\n",
+			"\n[...]\n\n[Cut at 4000 characters.",
 			`: "C", "D".]`} {
 			if !strings.Contains(got, want) {
 				t.Errorf("not in it: %q, want %q in it", want, want)
@@ -151,7 +155,8 @@ func TestSearch(t *testing.T) {
 	})
 	t.Run("no room", func(t *testing.T) {
 		for n := range 500 {
-			if got := library("A: "+code, "B: "+long).Search("wait", n); utf8.RuneCountInString(got) > n {
+			if got := library("A: "+code, "B: "+long).Search("wait",
+				n); utf8.RuneCountInString(got) > n {
 				t.Fatalf("%d characters, want at most %d", utf8.RuneCountInString(got), n)
 			}
 		}
@@ -169,7 +174,8 @@ func TestOverview(t *testing.T) {
 				t.Errorf("%s: got an overview without %q, want all headings", lib.ID, s.Heading)
 			}
 			if begun := strings.Contains(got, "\n## "+s.Heading+"\n"); begun != (i < 5) {
-				t.Errorf("%s: section %d, %q, begun: %v, want %v", lib.ID, i, s.Heading, begun, (i < 5))
+				t.Errorf("%s: section %d, %q, begun: %v, want %v", lib.ID, i, s.Heading, begun,
+					(i < 5))
 			}
 		}
 	}
@@ -187,9 +193,12 @@ func TestCut(t *testing.T) {
 	}{
 		{"fits", "abc", 3, "abc"},
 		{"characters, not bytes", "äöü", 3, "äöü"},
-		{"at a paragraph", "one two three four\n\nfive six seven eight nine ten", 40, "one two three four\n[...]"},
-		{"at a line", "one two three four\nfive six seven eight nine ten", 40, "one two three four\n[...]"},
-		{"at a word", "one two three four five six seven eight nine", 40, "one two three four five\n[...]"},
+		{"at a paragraph", "one two three four\n\nfive six seven eight nine ten", 40,
+			"one two three four\n[...]"},
+		{"at a line", "one two three four\nfive six seven eight nine ten", 40,
+			"one two three four\n[...]"},
+		{"at a word", "one two three four five six seven eight nine", 40,
+			"one two three four five\n[...]"},
 		{"within a word", strings.Repeat("x", 50), 40, strings.Repeat("x", 25) + "\n[...]"},
 		{"no room for anything", "one two three four", 10, ""},
 		{"negative", "one", -5, ""},
@@ -206,7 +215,8 @@ func TestCut(t *testing.T) {
 }
 
 func FuzzSearch(f *testing.F) {
-	for _, q := range []string{"", "wait for element", "data table", "virtual threads", "a", "  ", "é́", "\xff\xfe",
+	for _, q := range []string{"", "wait for element", "data table", "virtual threads", "a", "  ",
+		"é́", "\xff\xfe",
 		"元素 待つ", "s s ss sss", strings.Repeat("x ", 1000), "```", "## "} {
 		f.Add(q, 4000)
 	}
@@ -216,7 +226,8 @@ func FuzzSearch(f *testing.F) {
 	f.Add("table", math.MaxInt)
 	f.Add("table", 450)
 	f.Fuzz(func(t *testing.T, query string, n int) {
-		for _, lib := range append(Bundled()[:1:1], library("A: ```\nwait", "元素: 待つ wait", query+": x")) {
+		for _, lib := range append(Bundled()[:1:1],
+			library("A: ```\nwait", "元素: 待つ wait", query+": x")) {
 			got := lib.Search(query, n)
 			if c := utf8.RuneCountInString(got); c > max(n, 0) {
 				t.Fatalf("%d characters, want at most %d", c, n)
@@ -240,14 +251,16 @@ func FuzzSearch(f *testing.F) {
 }
 
 func FuzzParsePage(f *testing.F) {
-	for _, s := range []string{"", "# T\n\nd\n\n## A\na\n## B\n", "```\n## x\n", "## \n##\n## ##", "\ufeff\r\n## A\r\n",
+	for _, s := range []string{"", "# T\n\nd\n\n## A\na\n## B\n", "```\n## x\n", "## \n##\n## ##",
+		"\ufeff\r\n## A\r\n",
 		"~~~ `\n## A"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		p := parsePage("file", text)
 		if len(p.sections) == 0 &&
-			strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")) != "" &&
+			strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n",
+				"\n")) != "" &&
 			!strings.Contains(text, "\ufeff") {
 			t.Fatalf("got no section of %q, want one", text)
 		}

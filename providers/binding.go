@@ -54,7 +54,8 @@ func (c *conn) receive(data []byte) error {
 	}
 	m, bad := frame.Decode()
 	if bad != nil {
-		c.log.Warn("ignoring a wrong message of the gateway", "type", frame.Type, "error", bad.Message)
+		c.log.Warn("ignoring a wrong message of the gateway", "type", frame.Type, "error",
+			bad.Message)
 		return nil
 	}
 	switch m := m.(type) {
@@ -97,8 +98,8 @@ func (c *conn) receive(data []byte) error {
 	return nil
 }
 
-// handleSessions stores a new list of sessions and binds to one of them if it is time to. greeting is true for the
-// message sessions, which answers auth, and false for sessions.updated.
+// handleSessions stores a new list of sessions and binds to one of them if it is time to. greeting
+// is true for the message sessions, which answers auth, and false for sessions.updated.
 func (c *conn) handleSessions(list []protocol.SessionInfo, greeting bool) error {
 	if c.state == awaitSessions {
 		if !greeting {
@@ -182,7 +183,8 @@ func (c *conn) pick() string {
 	case c.isActive(c.run.session) && !c.unbindable[c.run.session]:
 		id = c.run.session
 	default:
-		// A session without a directory is one that this provider may not bind to. The first one is tried anyway.
+		// A session without a directory is one that this provider may not bind to. The first one is
+		// tried anyway.
 		for i, s := range c.active {
 			if !c.unbindable[s.ID] && (i == 0 || s.CWD != "") {
 				return s.ID
@@ -255,7 +257,8 @@ func (c *conn) handleHelloAck(m *protocol.HelloAck) {
 func (c *conn) newBinding(session string) *binding {
 	s, _ := c.find(session)
 	b := &binding{
-		Binding:  Binding{Session: session, CWD: s.CWD, ProviderID: c.providerID, PersistDir: c.persistDir},
+		Binding: Binding{Session: session, CWD: s.CWD, ProviderID: c.providerID,
+			PersistDir: c.persistDir},
 		returned: make(chan struct{}), questions: map[string]context.CancelCauseFunc{},
 	}
 	b.ctx, b.cancel = context.WithCancelCause(c.ctx)
@@ -316,8 +319,8 @@ func (c *conn) reportRefusal(err error) {
 	c.run.report(err)
 }
 
-// handleError handles an error message. It returns an error if that ends the connection, and a fatalError if it
-// ends the run.
+// handleError handles an error message. It returns an error if that ends the connection, and a
+// fatalError if it ends the run.
 func (c *conn) handleError(m *protocol.Error) error {
 	err := error(fromGateway(m))
 	switch {
@@ -346,13 +349,15 @@ func (c *conn) handleError(m *protocol.Error) error {
 	return nil
 }
 
-// isOutdated reports whether an error only means that the provider's message was about something that had just ended.
+// isOutdated reports whether an error only means that the provider's message was about something
+// that had just ended.
 func isOutdated(m *protocol.Error) bool {
 	switch m.ReplyTo {
-	case protocol.TypeShutdownReady, protocol.TypeToolProgress, protocol.TypeToolResult, protocol.TypeGateResult,
+	case protocol.TypeShutdownReady, protocol.TypeToolProgress, protocol.TypeToolResult,
+		protocol.TypeGateResult,
 		protocol.TypeTransformResult,
-		protocol.TypeSessionReady, protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate,
-		protocol.TypeFilterSet:
+		protocol.TypeSessionReady, protocol.TypeToolsUpdate, protocol.TypeHooksUpdate,
+		protocol.TypeContextUpdate, protocol.TypeFilterSet:
 	default:
 		return false
 	}
@@ -373,7 +378,8 @@ func (c *conn) handleHelloError(code protocol.Code, err error) error {
 		if c.to.paired() {
 			return fatalError{fmt.Errorf("%w: %w", ErrNotPaired, err)}
 		}
-		// It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
+		// It has ended or is not open to this provider. A new list comes when anything changes, and
+		// clears this.
 		c.unbindable[c.helloSession] = true
 		c.log.Info("session not bound", "error", err)
 		return c.bind()
@@ -413,8 +419,8 @@ func (c *conn) handleLifecycle(m *protocol.SessionLifecycle) {
 	c.beginEnding(b, e)
 }
 
-// beginEnding cancels everything that runs for a session that is about to end. When all of it has returned, or the
-// deadline has passed, the loop gets the binding from cleaned.
+// beginEnding cancels everything that runs for a session that is about to end. When all of it has
+// returned, or the deadline has passed, the loop gets the binding from cleaned.
 func (c *conn) beginEnding(b *binding, e SessionEvent) {
 	c.log.Info("session is ending", "session", b.Session)
 	b.ending = true
@@ -467,7 +473,8 @@ func (c *conn) finishEnding(b *binding) error {
 	return c.bind()
 }
 
-// endBinding removes a binding whose session has ended. An error ends the run: a pairing is for one session.
+// endBinding removes a binding whose session has ended. An error ends the run: a pairing is for one
+// session.
 func (c *conn) endBinding(b *binding) error {
 	delete(c.bindings, b.Session)
 	c.endSession(b.Session)

@@ -14,8 +14,8 @@ import (
 
 // This file runs tool calls, so that each is answered exactly once.
 
-// cancelGrace is how long the handler of a cancelled call may run on before the call is answered without it. The
-// gateway frees the call's slot after 5 s.
+// cancelGrace is how long the handler of a cancelled call may run on before the call is answered
+// without it. The gateway frees the call's slot after 5 s.
 const cancelGrace = 2 * time.Second
 
 // Call describes the call that a tool's function answers. [CallFrom] returns it.
@@ -38,9 +38,9 @@ func CallFrom(ctx context.Context) (Call, bool) {
 	return c.info, true
 }
 
-// Progress shows a line in the session's timeline while a call runs. ctx is the handler's context, or one made from
-// it. Progress does not extend the call's timeout. It does nothing for an empty message, for other contexts, and
-// after the call has ended.
+// Progress shows a line in the session's timeline while a call runs. ctx is the handler's context,
+// or one made from it. Progress does not extend the call's timeout. It does nothing for an empty
+// message, for other contexts, and after the call has ended.
 func Progress(ctx context.Context, message string) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok || message == "" || ctx.Err() != nil {
@@ -49,7 +49,8 @@ func Progress(ctx context.Context, message string) {
 	select {
 	case <-c.answered:
 	default:
-		if err := c.conn.write(ctx, &protocol.ToolProgress{ID: c.info.ID, Message: message}); err != nil {
+		if err := c.conn.write(ctx,
+			&protocol.ToolProgress{ID: c.info.ID, Message: message}); err != nil {
 			c.conn.log.Debug("progress not sent", "tool", c.info.Tool, "error", err)
 		}
 	}
@@ -93,7 +94,8 @@ func (c *call) run() {
 	}
 }
 
-// abort cancels the call. If the handler does not return within cancelGrace, the call is answered without it.
+// abort cancels the call. If the handler does not return within cancelGrace, the call is answered
+// without it.
 func (c *call) abort(reason string) {
 	c.cancel(&CancelError{reason})
 	grace := cancelGrace
@@ -110,7 +112,8 @@ func (c *call) abort(reason string) {
 	})
 }
 
-// answer sends the result of the call. Later answers are ignored, and a cancelled call is always answered as CANCELLED.
+// answer sends the result of the call. Later answers are ignored, and a cancelled call is always
+// answered as CANCELLED.
 func (c *call) answer(r *protocol.ToolResult) {
 	c.once.Do(func() {
 		defer close(c.answered)

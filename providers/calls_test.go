@@ -45,7 +45,9 @@ func connected(t testing.TB, o *providers.Options, tools ...providers.Tool) (*pe
 }
 
 // raw makes a tool of a handler.
-func raw(name string, f func(ctx context.Context, args json.RawMessage) (any, error)) providers.Tool {
+func raw(
+	name string, f func(ctx context.Context, args json.RawMessage) (any, error),
+) providers.Tool {
 	return providers.Tool{Name: name, Description: "does " + name, Handler: f}
 }
 
@@ -69,29 +71,38 @@ func TestOutcome(t *testing.T) {
 		"typed": {hello, `{"name":"Alice"}`, `"data":"Hello, Alice!"`},
 		"typed, wrong arguments": {hello, `{"name":7}`,
 			`"error":"reading the arguments: json: cannot unmarshal number into Go struct field greetArgs.name of type string","errorCode":"INTERNAL"`},
-		"object":          {fixed("hello", map[string]any{"a": "<b>&"}, nil), `{}`, `"data":{"a":"<b>&"}`},
-		"null":            {fixed("hello", nil, nil), `{}`, `"data":null`},
-		"raw JSON":        {fixed("hello", json.RawMessage(`[1, 2]`), nil), `{}`, `"data":[1,2]`},
-		"file by pointer": {fixed("hello", &providers.File{Path: "/var/p/b"}, nil), `{}`, `"file":{"path":"/var/p/b"}`},
+		"object": {fixed("hello", map[string]any{"a": "<b>&"}, nil), `{}`,
+			`"data":{"a":"<b>&"}`},
+		"null":     {fixed("hello", nil, nil), `{}`, `"data":null`},
+		"raw JSON": {fixed("hello", json.RawMessage(`[1, 2]`), nil), `{}`, `"data":[1,2]`},
+		"file by pointer": {fixed("hello", &providers.File{Path: "/var/p/b"}, nil), `{}`,
+			`"file":{"path":"/var/p/b"}`},
 		"file, no path": {fixed("hello", providers.File{}, nil), `{}`,
 			`"error":"the result is a file without a path","errorCode":"INTERNAL"`},
 		"image": {fixed("hello", providers.Image{Data: []byte("png")}, nil), `{}`,
 			`"data":{"image":"data:image/png;base64,cG5n"}`},
 		"file": {fixed("hello", providers.File{Path: "/var/p/a.png", MIMEType: "image/png",
-			TTL: 1500 * time.Millisecond}, nil), `{}`, `"file":{"path":"/var/p/a.png","mimeType":"image/png","ttl":2}`},
-		"error": {fixed("hello", nil, errors.New("broken")), `{}`, `"error":"broken","errorCode":"INTERNAL"`},
+			TTL: 1500 * time.Millisecond}, nil), `{}`,
+			`"file":{"path":"/var/p/a.png","mimeType":"image/png","ttl":2}`},
+		"error": {fixed("hello", nil, errors.New("broken")), `{}`,
+			`"error":"broken","errorCode":"INTERNAL"`},
 		"coded error": {fixed("hello", nil, providers.NotFound("no file %q", "a")), `{}`,
 			`"error":"no file \"a\"","errorCode":"NOT_FOUND"`},
 		"retryable": {fixed("hello", nil, &providers.Error{Message: "busy", Retryable: true}), `{}`,
 			`"error":"busy","errorCode":"INTERNAL","retryable":true`},
-		"wrapped error": {fixed("hello", nil, fmt.Errorf("looking: %w", providers.NotFound("none"))), `{}`,
+		"wrapped error": {fixed("hello", nil,
+			fmt.Errorf("looking: %w", providers.NotFound("none"))), `{}`,
 			`"error":"looking: NOT_FOUND: none","errorCode":"NOT_FOUND"`},
-		"strange code": {fixed("hello", nil, &providers.Error{Code: "NO_LUCK", Message: "no"}), `{}`,
+		"strange code": {fixed("hello", nil, &providers.Error{Code: "NO_LUCK", Message: "no"}),
+			`{}`,
 			`"error":"no","errorCode":"INTERNAL"`},
 		"deadline": {fixed("hello", nil, context.DeadlineExceeded), `{}`,
 			`"error":"context deadline exceeded","errorCode":"TIMEOUT"`},
-		"silent error": {fixed("hello", nil, errors.New("")), `{}`, `"error":"INTERNAL","errorCode":"INTERNAL"`},
-		"panic": {raw("hello", func(context.Context, json.RawMessage) (any, error) { panic("ouch") }), `{}`,
+		"silent error": {fixed("hello", nil, errors.New("")), `{}`,
+			`"error":"INTERNAL","errorCode":"INTERNAL"`},
+		"panic": {raw("hello", func(context.Context, json.RawMessage) (any, error) {
+			panic("ouch")
+		}), `{}`,
 			`"error":"the tool panicked: ouch","errorCode":"INTERNAL"`},
 		"goexit": {raw("hello", func(context.Context, json.RawMessage) (any, error) {
 			runtime.Goexit()
@@ -103,8 +114,9 @@ func TestOutcome(t *testing.T) {
 			`"error":"the result cannot be written as JSON: json: unsupported type: chan int","errorCode":"INTERNAL"`},
 		"duplicate keys": {fixed("hello", json.RawMessage(`{"a":1,"a":2}`), nil), `{}`,
 			`"error":"the result cannot be written as JSON: a key stands twice in an object","errorCode":"INTERNAL"`},
-		"lone surrogate": {fixed("hello", json.RawMessage(`"\ud800"`), nil), `{}`, `"data":"\ud800"`},
-		"not UTF-8":      {fixed("hello", "a\xffb", nil), `{}`, `"data":"a\ufffdb"`},
+		"lone surrogate": {fixed("hello", json.RawMessage(`"\ud800"`), nil), `{}`,
+			`"data":"\ud800"`},
+		"not UTF-8": {fixed("hello", "a\xffb", nil), `{}`, `"data":"a\ufffdb"`},
 		"too large": {fixed("hello", big, nil), `{}`,
 			`"error":"this tool.result is 5242922 bytes, over the limit of 5242880; return a providers.File, or less","errorCode":"INTERNAL"`},
 		"unknown tool": {fixed("other", nil, nil), `{}`,
@@ -113,23 +125,27 @@ func TestOutcome(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			peer, _ := connected(t, nil, tt.tool)
-			peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"hello","args":` + tt.args + `}`)
+			peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"hello","args":` +
+				tt.args + `}`)
 			peer.expect(`{"type":"tool.result","id":"c1",` + tt.want + `}`)
 			// It serves on.
-			peer.send(`{"type":"tool.call","id":"c2","sessionId":"s1","tool":"hello","args":` + tt.args + `}`)
+			peer.send(`{"type":"tool.call","id":"c2","sessionId":"s1","tool":"hello","args":` +
+				tt.args + `}`)
 			peer.expect(`{"type":"tool.result","id":"c2",` + tt.want + `}`)
 		})
 	}
 }
 
 func TestCallContext(t *testing.T) {
-	peer, _ := connected(t, nil, raw("look", func(ctx context.Context, args json.RawMessage) (any, error) {
-		providers.Progress(ctx, "60%")
-		providers.Progress(ctx, "")
-		call, _ := providers.CallFrom(ctx)
-		return []any{call, args}, nil
-	}))
-	peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"look","args":{"a":[1]},"traceparent":"00-1-2-01"}`)
+	peer, _ := connected(t, nil,
+		raw("look", func(ctx context.Context, args json.RawMessage) (any, error) {
+			providers.Progress(ctx, "60%")
+			providers.Progress(ctx, "")
+			call, _ := providers.CallFrom(ctx)
+			return []any{call, args}, nil
+		}))
+	peer.send(
+		`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"look","args":{"a":[1]},"traceparent":"00-1-2-01"}`)
 	peer.expect(`{"type":"tool.progress","id":"c1","message":"60%"}`)
 	peer.expect(`{"type":"tool.result","id":"c1","data":[
 		{"ID":"c1","Session":"s1","Tool":"look","Traceparent":"00-1-2-01","PersistDir":"/var/p/"},{"a":[1]}]}`)
@@ -143,10 +159,11 @@ func TestCallContext(t *testing.T) {
 // Progress after the end of a call is not sent.
 func TestLateProgress(t *testing.T) {
 	kept := make(chan context.Context, 1)
-	peer, _ := connected(t, nil, raw("look", func(ctx context.Context, _ json.RawMessage) (any, error) {
-		kept <- ctx
-		return "done", nil
-	}))
+	peer, _ := connected(t, nil,
+		raw("look", func(ctx context.Context, _ json.RawMessage) (any, error) {
+			kept <- ctx
+			return "done", nil
+		}))
 	peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"look","args":{}}`)
 	peer.expect(`{"type":"tool.result","id":"c1","data":"done"}`)
 	providers.Progress(receive(t, kept), "late")
@@ -185,7 +202,8 @@ func TestCancel(t *testing.T) {
 	var cancelled *providers.CancelError
 	if !errors.As(cause, &cancelled) || cancelled.Reason != providers.ReasonInterrupted ||
 		!errors.Is(cause, context.Canceled) {
-		t.Errorf("cause is %v, want a CancelError with reason %q", cause, providers.ReasonInterrupted)
+		t.Errorf("cause is %v, want a CancelError with reason %q", cause,
+			providers.ReasonInterrupted)
 	}
 
 	// A cancel for a call that is over, or never was, gets no second result.
@@ -270,13 +288,15 @@ func TestUnknownMessages(t *testing.T) {
 	peer, _ := connected(t, nil, fixed("quick", "done", nil))
 	for _, m := range []string{
 		`{"type":"weather","sky":"blue"}`, `{"type":"auth"}`, `{}`, `[]`, `nonsense`,
-		`{"type":"tool.call","id":7}`, `{"type":"session.event","sessionId":"s1","event":"user.message","data":{}}`,
+		`{"type":"tool.call","id":7}`,
+		`{"type":"session.event","sessionId":"s1","event":"user.message","data":{}}`,
 		`{"type":"hello.ack","providerId":"p-9"}`, `{"type":"ack","requestId":"push-77"}`,
 		`{"type":"session.lifecycle","sessionId":"other","state":"shutdown.pending","deadline":1}`,
 	} {
 		peer.send(m)
 	}
-	peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"quick","args":{},"colour":"red"}`)
+	peer.send(
+		`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"quick","args":{},"colour":"red"}`)
 	peer.expect(`{"type":"tool.result","id":"c1","data":"done"}`)
 }
 
@@ -313,19 +333,21 @@ func TestQueueDisconnected(t *testing.T) {
 		g := n.gateway(t)
 		p := providers.New("sample", n.options(providers.Options{MaxCalls: 1}))
 		release, runs := make(chan struct{}), make(chan string, 8)
-		if _, err := p.AddTool(t.Context(), raw("deaf", func(ctx context.Context, _ json.RawMessage) (any, error) {
-			call, _ := providers.CallFrom(ctx)
-			runs <- call.ID
-			<-release
-			return "done", nil
-		})); err != nil {
+		if _, err := p.AddTool(t.Context(),
+			raw("deaf", func(ctx context.Context, _ json.RawMessage) (any, error) {
+				call, _ := providers.CallFrom(ctx)
+				runs <- call.ID
+				<-release
+				return "done", nil
+			})); err != nil {
 			t.Fatal(err)
 		}
 		run(t, p)
 		peer := g.accept()
 		peer.bind()
 		for _, id := range []string{"c1", "c2", "c3"} {
-			peer.send(`{"type":"tool.call","id":"` + id + `","sessionId":"s1","tool":"deaf","args":{}}`)
+			peer.send(`{"type":"tool.call","id":"` + id +
+				`","sessionId":"s1","tool":"deaf","args":{}}`)
 		}
 		synctest.Wait()
 		peer.cut()
@@ -335,7 +357,8 @@ func TestQueueDisconnected(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		peer.expect(`{"type":"tool.result","id":"c4","data":"done"}`)
-		if first, second := receive(t, runs), receive(t, runs); first != "c1" || second != "c4" || len(runs) != 0 {
+		if first, second := receive(t, runs), receive(t, runs); first != "c1" || second != "c4" ||
+			len(runs) != 0 {
 			t.Errorf("%s, %s and %d more ran, want c1 and c4", first, second, len(runs))
 		}
 	})

@@ -13,8 +13,9 @@ import (
 
 // This file sends changes of the offer, one after the other, and waits for their confirmation.
 
-// change is a change of the offer on its way to the gateway. Changes are sent one after the other: a gateway
-// accepts one at a time of each kind (docs/protocol.md, "Updates"), and one order for all kinds is simpler.
+// change is a change of the offer on its way to the gateway. Changes are sent one after the other:
+// a gateway accepts one at a time of each kind (docs/protocol.md, "Updates"), and one order for all
+// kinds is simpler.
 type change struct {
 	what    string // for errors: "adding tool greet"
 	session string // "": all bound sessions
@@ -22,9 +23,11 @@ type change struct {
 	apply func(*offer) error
 	// message makes the message to the gateway.
 	message func(o *offer, session, id string) protocol.Message
-	// then runs on the loop when the turn of this change has come. Such a change has neither apply nor message.
+	// then runs on the loop when the turn of this change has come. Such a change has neither apply
+	// nor message.
 	then func()
-	done chan changeResult // has room for one; nil: no caller waits, so errors are reported to OnError
+	// has room for one; nil: no caller waits, so errors are reported to OnError
+	done chan changeResult
 }
 
 // changeResult is the end of a change.
@@ -33,7 +36,8 @@ type changeResult struct {
 	err      error
 }
 
-// finish ends a change: it gives the result to the caller that waits, or returns the error if no caller waits.
+// finish ends a change: it gives the result to the caller that waits, or returns the error if no
+// caller waits.
 func (ch *change) finish(revision uint64, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", ch.what, err)
@@ -67,7 +71,8 @@ func (p *Provider) change(ctx context.Context, ch *change) (uint64, error) {
 
 // changeEach makes a change in each of some sessions, or one change for all sessions if the list is
 // empty.
-func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(session string) *change) (
+func (p *Provider) changeEach(ctx context.Context, sessions []string,
+	make func(session string) *change) (
 	revision uint64, err error) {
 	if len(sessions) == 0 {
 		return p.change(ctx, make(""))
@@ -79,7 +84,8 @@ func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(
 	return revision, err
 }
 
-// submit queues a change. Without a connection the change happens at once, and the error is that of [change.finish].
+// submit queues a change. Without a connection the change happens at once, and the error is that of
+// [change.finish].
 func (p *Provider) submit(ch *change) error {
 	defer p.wake()
 	p.mu.Lock()
@@ -240,7 +246,8 @@ func (c *conn) finishChange(err error, ch *change) {
 	}
 	p.sent = nil
 	if coded, ok := errors.AsType[*Error](err); ok && coded.Code == CodeRateLimited {
-		// The gateway accepts it a second later. A caller whose context ends before removes it from the queue.
+		// The gateway accepts it a second later. A caller whose context ends before removes it from
+		// the queue.
 		p.queue = slices.Insert(p.queue, 0, ch)
 		p.mu.Unlock()
 		c.paused = true
@@ -253,15 +260,15 @@ func (c *conn) finishChange(err error, ch *change) {
 	}
 }
 
-// isAboutSent reports whether an error is about the sent change. A gateway of the core profile sends no request ids, so
-// there the type decides.
+// isAboutSent reports whether an error is about the sent change. A gateway of the core profile
+// sends no request ids, so there the type decides.
 func (c *conn) isAboutSent(m *protocol.Error) bool {
 	t := c.sent
 	return t != nil && (m.RequestID == t.id || (m.RequestID == "" && m.ReplyTo == t.typ))
 }
 
-// unlink stops sending changes on this connection. The queued changes, and the one that the gateway has not
-// answered, are part of the next hello.
+// unlink stops sending changes on this connection. The queued changes, and the one that the gateway
+// has not answered, are part of the next hello.
 func (c *conn) unlink() {
 	p := c.run.p
 	c.paused = false

@@ -8,12 +8,14 @@ import (
 	"testing"
 )
 
-// TestChat runs the tests that the template chat has in its own language, and the compiler over its types.
+// TestChat runs the tests that the template chat has in its own language, and the compiler over its
+// types.
 func TestChat(t *testing.T) {
 	dir := chatTemplate(t)
 	t.Run("types", func(t *testing.T) {
 		t.Parallel()
-		runNode(t, dir, "node", filepath.Join(nodeModules(t), "typescript", "bin", "tsc"), "-p", ".")
+		runNode(t, dir, "node", filepath.Join(nodeModules(t), "typescript", "bin", "tsc"), "-p",
+			".")
 	})
 	for _, file := range []string{"config", "telegram", "slack"} {
 		t.Run(file, func(t *testing.T) {

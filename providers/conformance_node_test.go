@@ -23,7 +23,8 @@ func TestNodeConforms(t *testing.T) {
 	for name, command := range map[string][]string{
 		"node":    {"node", "node/provider.mjs"},
 		"browser": {"env", "BROWSER_PORT=0", "node", "browser/browser.mjs"},
-		"jira-github": {"env", "GITHUB_TOKEN=none", "node", "jira-github/main.mjs", "--source", "github",
+		"jira-github": {"env", "GITHUB_TOKEN=none", "node", "jira-github/main.mjs", "--source",
+			"github",
 			"--api", "http://127.0.0.1:1", "--repo", "owner/name", "--label", "agent"},
 		"chat": {"env", "CHAT_SERVICE=telegram", "CHAT_USERS=1", "TELEGRAM_BOT_TOKEN=1:none",
 			"CHAT_API=http://127.0.0.1:1", "node", "chat/chat.mjs"},
@@ -40,7 +41,8 @@ func TestNodeConforms(t *testing.T) {
 	}
 }
 
-// nodeTemplates copies the templates to where their imports find the SDK, and returns their directory.
+// nodeTemplates copies the templates to where their imports find the SDK, and returns their
+// directory.
 func nodeTemplates(t *testing.T, sdk string) (dir string) {
 	t.Helper()
 	root := t.TempDir()

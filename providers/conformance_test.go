@@ -49,7 +49,8 @@ func playSDK(t *testing.T, command ...string) {
 
 // kitCalls are the calls that the kit makes to a sample.
 func kitCalls() conformance.ProviderOptions {
-	return conformance.ProviderOptions{Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`), SlowTool: "slow"}
+	return conformance.ProviderOptions{Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`),
+		SlowTool: "slow"}
 }
 
 // TestGoConforms judges the templates in Go.
@@ -62,7 +63,8 @@ func TestGoConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			program := filepath.Join(bin, name)
-			build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./templates/"+name)
+			build := exec.CommandContext(t.Context(), "go", "build", "-o", program,
+				"./templates/"+name)
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("building %s: %v\n%s", name, err, out)
 			}
@@ -81,13 +83,15 @@ func TestPythonConforms(t *testing.T) {
 	run := func(name string, o conformance.ProviderOptions, program ...string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conforms(t, o, append([]string{"env", "PYTHONPATH=" + sdk, systemPython, "-B"}, program...)...)
+			conforms(t, o, append([]string{"env", "PYTHONPATH=" + sdk, systemPython, "-B"},
+				program...)...)
 		})
 	}
 	for _, name := range []string{"echo", "all"} {
 		run(name, kitCalls(), filepath.Join("python", "tests", "sample.py"), name)
 	}
-	for _, file := range []string{"python/provider.py", "git-watch/git_watch.py", "sast-triage/sast_triage.py"} {
+	for _, file := range []string{"python/provider.py", "git-watch/git_watch.py",
+		"sast-triage/sast_triage.py"} {
 		run(filepath.Dir(file), conformance.ProviderOptions{}, filepath.Join("templates", file))
 	}
 }

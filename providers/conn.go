@@ -30,9 +30,9 @@ const (
 	closeTimeout  = time.Second
 )
 
-// conn is one connection to a gateway. Three goroutines serve it: the loop, which runs on the goroutine of
-// [Provider.Run] and does everything but read; the reader; the pinger. Calls and callbacks run on goroutines of
-// their own.
+// conn is one connection to a gateway. Three goroutines serve it: the loop, which runs on the
+// goroutine of [Provider.Run] and does everything but read; the reader; the pinger. Calls and
+// callbacks run on goroutines of their own.
 type conn struct {
 	// Fixed at creation.
 	run    *runner
@@ -54,7 +54,8 @@ type conn struct {
 	helloSession    string          // the session in the last hello
 	providerID      string
 	persistDir      string
-	bindings        map[string]*binding // by session; at most one unless the provider is for all sessions
+	// by session; at most one unless the provider is for all sessions
+	bindings        map[string]*binding
 	joining         map[string]*joining // sessions that a provider of all sessions is about to join
 	sent            *sentChange         // nil while the gateway has no change to answer
 	updateCount     uint64
@@ -81,8 +82,8 @@ type conn struct {
 	broken        error         // why the connection was cut
 }
 
-// serve opens a connection and keeps it until it is lost or ctx ends. It returns how long the gateway served the
-// provider, and whether the gateway accepted auth at all.
+// serve opens a connection and keeps it until it is lost or ctx ends. It returns how long the
+// gateway served the provider, and whether the gateway accepted auth at all.
 func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (
 	lasted time.Duration, accepted bool, err error) {
 	ws, err := connectTo(ctx, r.p.opts.HTTPClient, to)
@@ -160,8 +161,8 @@ func connectTo(ctx context.Context, client *http.Client, to endpoint) (socket, e
 	return c, nil
 }
 
-// dial opens a WebSocket to a gateway. If there is a token, the gateway first proves in its answer to the upgrade that
-// it knows the token (docs/protocol.md, "Is it your gateway?").
+// dial opens a WebSocket to a gateway. If there is a token, the gateway first proves in its answer
+// to the upgrade that it knows the token (docs/protocol.md, "Is it your gateway?").
 func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -179,17 +180,19 @@ func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Con
 		return nil, fmt.Errorf("connecting to %s: %w", to.url, plainDial(resp, err))
 	}
 	if to.token != "" {
-		if err := to.checkProof(question, resp.Header.Get(proof.AnswerHeader), dialled); err != nil {
+		if err := to.checkProof(question, resp.Header.Get(proof.AnswerHeader),
+			dialled); err != nil {
 			_ = ws.CloseNow()
-			return nil, fmt.Errorf("the server at %s is not the gateway of the token: %w", to.url, err)
+			return nil, fmt.Errorf("the server at %s is not the gateway of the token: %w", to.url,
+				err)
 		}
 	}
 	ws.SetReadLimit(protocol.MaxFrame)
 	return ws, nil
 }
 
-// checkProof checks a gateway's proof. dialled is nil for a transport of the program's own that does not report
-// addresses; the program then vouches for them.
+// checkProof checks a gateway's proof. dialled is nil for a transport of the program's own that
+// does not report addresses; the program then vouches for them.
 func (e endpoint) checkProof(q proof.Question, answer string, dialled net.Addr) error {
 	err := q.Check(answer, dialled)
 	if relayed, ok := errors.AsType[*proof.RelayedError](err); ok {
@@ -264,9 +267,9 @@ func (c *conn) fail(err error) {
 	c.cancel(&CancelError{ReasonDisconnected})
 }
 
-// write sends a message. ctx only ends the wait for other writers: a write that has begun has a deadline of its own,
-// because giving it up would cut the connection. The error is an [*Error] for a message that is too large,
-// ErrNotConnected, or that of ctx.
+// write sends a message. ctx only ends the wait for other writers: a write that has begun has a
+// deadline of its own, because giving it up would cut the connection. The error is an [*Error] for
+// a message that is too large, ErrNotConnected, or that of ctx.
 func (c *conn) write(ctx context.Context, m protocol.Message) error {
 	data := protocol.Append(nil, m)
 	limit := protocol.MaxMessage
@@ -275,8 +278,9 @@ func (c *conn) write(ctx context.Context, m protocol.Message) error {
 	}
 	if len(data) > limit {
 		return &Error{
-			Code:    CodePayloadTooLarge,
-			Message: fmt.Sprintf("this %s is %d bytes, over the limit of %d", m.MessageType(), len(data), limit),
+			Code: CodePayloadTooLarge,
+			Message: fmt.Sprintf("this %s is %d bytes, over the limit of %d", m.MessageType(),
+				len(data), limit),
 		}
 	}
 	select {
@@ -299,7 +303,8 @@ func (c *conn) write(ctx context.Context, m protocol.Message) error {
 // send is write for the loop.
 func (c *conn) send(m protocol.Message) error { return c.write(c.ctx, m) }
 
-// loop serves the connection until it is lost or ctx ends (nil), or until the provider gives it up (an error).
+// loop serves the connection until it is lost or ctx ends (nil), or until the provider gives it up
+// (an error).
 func (c *conn) loop(ctx context.Context) error {
 	p := c.run.p
 	auth := &protocol.Auth{Token: c.to.token}
@@ -390,8 +395,8 @@ func plainDial(resp *http.Response, err error) error {
 	return err
 }
 
-// plainRead returns why the gateway closed a connection. The error is fatal if a newer connection of this provider took
-// over: coming back would take the place from that one again.
+// plainRead returns why the gateway closed a connection. The error is fatal if a newer connection
+// of this provider took over: coming back would take the place from that one again.
 func plainRead(err error) error {
 	if ce, ok := errors.AsType[websocket.CloseError](err); ok {
 		if ce.Code == websocket.StatusCode(protocol.CloseTakenOver) {

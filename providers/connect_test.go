@@ -20,11 +20,12 @@ func TestReconnect(t *testing.T) {
 		errs := errorsOf(o)
 		causes := make(chan error, 1)
 		p := providers.New("sample", o)
-		if _, err := p.AddTool(t.Context(), raw("hang", func(ctx context.Context, _ json.RawMessage) (any, error) {
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			return nil, nil
-		})); err != nil {
+		if _, err := p.AddTool(t.Context(),
+			raw("hang", func(ctx context.Context, _ json.RawMessage) (any, error) {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return nil, nil
+			})); err != nil {
 			t.Fatal(err)
 		}
 		run(t, p)
@@ -49,7 +50,8 @@ func TestReconnect(t *testing.T) {
 			t.Errorf("OnError heard %v, want that the connection was lost", err)
 		}
 		peer.expect(`{"type":"auth","reconnectToken":"rt-s1","name":"sample","instance":"i1"}`)
-		peer.send(`{"type":"sessions","active":[{"id":"s2","label":"","cwd":"/","foreground":true},{"id":"s1","label":"","cwd":"/"}]}`)
+		peer.send(
+			`{"type":"sessions","active":[{"id":"s2","label":"","cwd":"/","foreground":true},{"id":"s1","label":"","cwd":"/"}]}`)
 		hello := peer.next("hello")
 		if hello["session"] != "s1" || hello["reconnectToken"] != "rt-s1" {
 			t.Errorf("hello %v, want session s1 and reconnectToken rt-s1", hello)
@@ -61,7 +63,8 @@ func TestReconnect(t *testing.T) {
 		peer.expect(`{"type":"auth","token":"ptk-file"}`)
 		peer.send(oneSession)
 		peer.next("hello")
-		peer.send(`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-second"}`)
+		peer.send(
+			`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-second"}`)
 		synctest.Wait()
 
 		// When it is refused, the other token follows at once.
@@ -79,11 +82,14 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// A reconnect token is not sent to a gateway that can't know it: after 30 s, or to the next gateway.
+// A reconnect token is not sent to a gateway that can't know it: after 30 s, or to the next
+// gateway.
 func TestReconnectTokenForgotten(t *testing.T) {
 	tests := map[string]func(t *testing.T, dir string){
-		"after 30 s":   func(_ *testing.T, _ string) { pass(31 * time.Second) },
-		"next gateway": func(t *testing.T, dir string) { writeState(t, dir, ".provider-token", "ptk-next") },
+		"after 30 s": func(_ *testing.T, _ string) { pass(31 * time.Second) },
+		"next gateway": func(t *testing.T, dir string) {
+			writeState(t, dir, ".provider-token", "ptk-next")
+		},
 		"same token, next gateway": func(t *testing.T, dir string) {
 			writeState(t, dir, "gateway.json", `{"url":"ws://127.0.0.1:1","startedAt":"later"}`)
 		},
@@ -101,7 +107,8 @@ func TestReconnectTokenForgotten(t *testing.T) {
 				g.stop()
 				synctest.Wait()
 				then(t, dir)
-				if m := n.gateway(t).accept().next("auth"); m["reconnectToken"] != nil || m["token"] == nil {
+				if m := n.gateway(t).accept().next("auth"); m["reconnectToken"] != nil ||
+					m["token"] == nil {
 					t.Errorf("auth %v, want the token of the file", m)
 				}
 			})
@@ -109,7 +116,8 @@ func TestReconnectTokenForgotten(t *testing.T) {
 	}
 }
 
-// The next gateway is found within 5 s, however long no gateway ran, and its token is read from its file.
+// The next gateway is found within 5 s, however long no gateway ran, and its token is read from its
+// file.
 func TestNextGateway(t *testing.T) {
 	for _, gone := range []time.Duration{0, time.Second, 10 * time.Second, time.Hour} {
 		t.Run(gone.String(), func(t *testing.T) {
@@ -182,14 +190,16 @@ func TestGivenTokenRefused(t *testing.T) {
 		peer.expect(`{"type":"auth","token":"ptk-given"}`)
 		refuse(peer)
 		err := r.wait()
-		if err == nil || !strings.Contains(err.Error(), "Options.Token") || strings.Contains(err.Error(), "ptk-given") {
-			t.Errorf("Run returned %v, want an error that names Options.Token and not the token", err)
+		if err == nil || !strings.Contains(err.Error(), "Options.Token") ||
+			strings.Contains(err.Error(), "ptk-given") {
+			t.Errorf("Run returned %v, want an error that names Options.Token and not the token",
+				err)
 		}
 	})
 }
 
-// The environment's token may be of an earlier gateway: the file's token follows at once. A refused token is sent
-// rarely, because the gateway locks out an address that tries too many.
+// The environment's token may be of an earlier gateway: the file's token follows at once. A refused
+// token is sent rarely, because the gateway locks out an address that tries too many.
 func TestRefusedTokens(t *testing.T) {
 	dir := home(t)
 	t.Setenv("TAP_PROVIDER_TOKEN", "ptk-env")
@@ -229,7 +239,8 @@ func TestRefusedTokens(t *testing.T) {
 	})
 }
 
-// If a gateway freezes in its handshake, after auth, after hello or later, the provider connects again.
+// If a gateway freezes in its handshake, after auth, after hello or later, the provider connects
+// again.
 func TestFrozenGateway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -325,7 +336,10 @@ func TestStop(t *testing.T) {
 				causes <- context.Cause(ctx)
 				return nil, nil
 			}),
-			raw("deaf", func(context.Context, json.RawMessage) (any, error) { <-release; return nil, nil }),
+			raw("deaf", func(context.Context, json.RawMessage) (any, error) {
+				<-release
+				return nil, nil
+			}),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +349,8 @@ func TestStop(t *testing.T) {
 		peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"hang","args":{}}`)
 		peer.send(`{"type":"tool.call","id":"c2","sessionId":"s1","tool":"deaf","args":{}}`)
 		synctest.Wait()
-		if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
+		if err := p.Run(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "running already") {
 			t.Errorf(`a second Run returned %v, want an error and "running already" in it`, err)
 		}
 		start := time.Now()

@@ -23,18 +23,21 @@ const (
 type endpoint struct {
 	url   string
 	token string
-	// gateway identifies the gateway by the text of its files, so that a later one at the same address is another.
+	// gateway identifies the gateway by the text of its files, so that a later one at the same
+	// address is another.
 	gateway string
 	// fixedToken: the token comes from [Options] or from pairing, and no other is ever tried.
 	fixedToken bool
-	// fromUser: neither the URL nor the token comes from the gateway's files, so a tunnel to the gateway is the user's.
+	// fromUser: neither the URL nor the token comes from the gateway's files, so a tunnel to the
+	// gateway is the user's.
 	fromUser bool
 }
 
 // paired reports whether the token is the result of pairing.
 func (e endpoint) paired() bool { return strings.HasPrefix(e.token, pairedPrefix) }
 
-// endpoints returns the gateways to try: the one of the pairing, or those of the options, environment and files.
+// endpoints returns the gateways to try: the one of the pairing, or those of the options,
+// environment and files.
 func (p *Provider) endpoints() ([]endpoint, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +56,9 @@ func stateDir() (string, error) {
 	return statedir.Of(home), nil
 }
 
-// gatewayURL returns the gateway's URL as of now, and the text of gateway.json, which identifies the gateway.
-// Without a URL from the user and without that file there is no gateway: any program may listen on the usual port.
+// gatewayURL returns the gateway's URL as of now, and the text of gateway.json, which identifies
+// the gateway. Without a URL from the user and without that file there is no gateway: any program
+// may listen on the usual port.
 func gatewayURL(o Options) (url string, info []byte, err error) {
 	if err := checkURL(envURL, os.Getenv(envURL)); err != nil && o.URL == "" {
 		return "", nil, fatalError{err}
@@ -74,15 +78,16 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 		return url, info, nil
 	}
 	if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s", filepath.Join(dir, statedir.InfoFile),
-			envURL)
+		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s",
+			filepath.Join(dir, statedir.InfoFile), envURL)
 	}
 	return "", nil, err
 }
 
-// endpoints returns the gateways and tokens to try as of now. There are two if the environment has a token but no
-// URL: the environment of a process never changes, so its token may be one of an earlier gateway. A process with
-// both in its environment was started by that gateway and connects only to it.
+// endpoints returns the gateways and tokens to try as of now. There are two if the environment has
+// a token but no URL: the environment of a process never changes, so its token may be one of an
+// earlier gateway. A process with both in its environment was started by that gateway and connects
+// only to it.
 func endpoints(o Options) ([]endpoint, error) {
 	url, info, err := gatewayURL(o)
 	if err != nil {
@@ -119,7 +124,8 @@ func endpoints(o Options) ([]endpoint, error) {
 		return found, nil
 	}
 	if err == nil {
-		err = fmt.Errorf("no token: no gateway has written %s yet; start one, or set %s", file, envToken)
+		err = fmt.Errorf("no token: no gateway has written %s yet; start one, or set %s", file,
+			envToken)
 	}
 	return nil, err
 }

@@ -17,24 +17,30 @@ func TestEndpoints(t *testing.T) {
 		info, providerFile string
 		want               string // url token, one endpoint a line
 	}{
-		"nothing":              {want: "gateway.json yet; start one, or set TAP_GATEWAY_URL"},
-		"no token":             {info: file, want: "no token"},
-		"the file's token":     {providerFile: "ptk-f\n", want: "gateway.json yet"},
-		"both files":           {info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 ptk-f"},
-		"half a gateway.json":  {info: file[:8], providerFile: "ptk-f", want: "gateway.json yet"},
-		"a wrong gateway.json": {info: `{"url":"nowhere"}`, providerFile: "ptk-f", want: "gateway.json yet"},
-		"environment's URL":    {envURL: "ws://[::1]:8", info: file, providerFile: "ptk-f", want: "ws://[::1]:8 ptk-f"},
+		"nothing":             {want: "gateway.json yet; start one, or set TAP_GATEWAY_URL"},
+		"no token":            {info: file, want: "no token"},
+		"the file's token":    {providerFile: "ptk-f\n", want: "gateway.json yet"},
+		"both files":          {info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 ptk-f"},
+		"half a gateway.json": {info: file[:8], providerFile: "ptk-f", want: "gateway.json yet"},
+		"a wrong gateway.json": {info: `{"url":"nowhere"}`, providerFile: "ptk-f",
+			want: "gateway.json yet"},
+		"environment's URL": {envURL: "ws://[::1]:8", info: file, providerFile: "ptk-f",
+			want: "ws://[::1]:8 ptk-f"},
 		"environment's token": {envToken: "ptk-e", info: file, providerFile: "ptk-f",
 			want: "ws://127.0.0.1:7 ptk-e\nws://127.0.0.1:7 ptk-f"},
-		"the same token":   {envToken: "ptk-f", info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 ptk-f"},
+		"the same token": {envToken: "ptk-f", info: file, providerFile: "ptk-f",
+			want: "ws://127.0.0.1:7 ptk-f"},
 		"only environment": {envToken: "ptk-e", want: "gateway.json yet"},
-		"a gateway's child": {envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f",
-			want: "ws://[::1]:8 ptk-e named"},
+		"a gateway's child": {envURL: "ws://[::1]:8", envToken: "ptk-e", info: file,
+			providerFile: "ptk-f",
+			want:         "ws://[::1]:8 ptk-e named"},
 		"options": {opts: Options{URL: "wss://h:1", Token: "ptk-o"}, envURL: "ws://[::1]:8",
-			envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "wss://h:1 ptk-o given named"},
+			envToken: "ptk-e", info: file, providerFile: "ptk-f",
+			want: "wss://h:1 ptk-o given named"},
 		"option's URL": {opts: Options{URL: "http://h:1"}, envURL: "bad", providerFile: "ptk-f",
 			want: "http://h:1 ptk-f"},
-		"a file of its own": {opts: Options{TokenFile: "gateway.json"}, envToken: "ptk-e", info: file,
+		"a file of its own": {opts: Options{TokenFile: "gateway.json"}, envToken: "ptk-e",
+			info:         file,
 			providerFile: "ptk-f", want: "ws://127.0.0.1:7 " + file},
 		"a missing file": {opts: Options{TokenFile: "missing"}, info: file, envToken: "ptk-e",
 			providerFile: "ptk-f", want: "no token: no gateway has written"},
@@ -46,7 +52,8 @@ func TestEndpoints(t *testing.T) {
 			t.Setenv("COPILOT_HOME", home)
 			t.Setenv(envURL, tt.envURL)
 			t.Setenv(envToken, tt.envToken)
-			for file, text := range map[string]string{"gateway.json": tt.info, ".provider-token": tt.providerFile} {
+			for file, text := range map[string]string{"gateway.json": tt.info,
+				".provider-token": tt.providerFile} {
 				dir := filepath.Join(home, "extensions", "tap")
 				if err := os.MkdirAll(dir, 0o700); err != nil {
 					t.Fatal(err)
@@ -97,10 +104,12 @@ func TestStateDir(t *testing.T) {
 	if _, err := stateDir(); err == nil || !strings.Contains(err.Error(), "COPILOT_HOME") {
 		t.Errorf("without any home: %v, want an error that names COPILOT_HOME", err)
 	}
-	if _, err := endpoints(Options{}); err == nil || !strings.Contains(err.Error(), "COPILOT_HOME") {
+	if _, err := endpoints(Options{}); err == nil ||
+		!strings.Contains(err.Error(), "COPILOT_HOME") {
 		t.Errorf("no home and no token: %v, want an error that names COPILOT_HOME", err)
 	}
-	if found, err := endpoints(Options{URL: "ws://h", Token: "ptk-o"}); err != nil || len(found) != 1 {
+	if found, err := endpoints(Options{URL: "ws://h", Token: "ptk-o"}); err != nil ||
+		len(found) != 1 {
 		t.Errorf("no home but a URL and a token: %v, %v, want one endpoint", found, err)
 	}
 }

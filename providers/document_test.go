@@ -45,7 +45,8 @@ func TestDocumentShowsAllLanguages(t *testing.T) {
 	}
 }
 
-// TestGoDocument runs the blocks of Go in the document against the gateway: first the whole program, then the parts.
+// TestGoDocument runs the blocks of Go in the document against the gateway: first the whole
+// program, then the parts.
 func TestGoDocument(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles programs")
@@ -65,7 +66,8 @@ func TestGoDocument(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	env := []string{"TAP_GATEWAY_URL=" + w.url, "TAP_PROVIDER_TOKEN=" + w.gateway.InstanceToken(),
-		"INTERNAL_TOKEN=" + w.gateway.AdminToken(), "QUESTIONS_TOKEN=" + w.withGrant("phone").Token()}
+		"INTERNAL_TOKEN=" + w.gateway.AdminToken(), "QUESTIONS_TOKEN=" +
+			w.withGrant("phone").Token()}
 
 	stop, done := startProcess(t, documentCommand(t, "whole", whole, env))
 	for !slices.Contains(<-s.tools, "greet") {
@@ -79,13 +81,15 @@ func TestGoDocument(t *testing.T) {
 	}
 
 	out, err := documentCommand(t, "parts", goProgram(parts), env).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), fmt.Sprintf("\nall %d parts ran\n", len(parts))) {
+	if err != nil ||
+		!strings.Contains(string(out), fmt.Sprintf("\nall %d parts ran\n", len(parts))) {
 		t.Errorf("the parts: got %v, want that all %d run\n%s", err, len(parts), out)
 	}
 }
 
-// goPart makes a function of a part of a program. A part without a provider of its own gets one that is bound; the
-// provider of a part that makes one is run until it is bound, with the token that the part's remark names.
+// goPart makes a function of a part of a program. A part without a provider of its own gets one
+// that is bound; the provider of a part that makes one is run until it is bound, with the token
+// that the part's remark names.
 func goPart(body, token string) string {
 	if regexp.MustCompile(`(?m)^(\w+, )*err :?= `).MatchString(body) {
 		body += "if err != nil { return err }\n"
@@ -93,9 +97,11 @@ func goPart(body, token string) string {
 	if strings.Contains(body, "providers.New(") {
 		body += "return with(ctx, p, func() error { return nil })\n"
 	} else {
-		body = "p := providers.New(\"doc\", nil)\nreturn with(ctx, p, func() error {\n{\n" + body + "}\nreturn nil\n})\n"
+		body = "p := providers.New(\"doc\", nil)\nreturn with(ctx, p, func() error {\n{\n" + body +
+			"}\nreturn nil\n})\n"
 	}
-	return fmt.Sprintf("{%q, func(ctx context.Context) error {\n%s}},\n", strings.ToUpper(token), body)
+	return fmt.Sprintf("{%q, func(ctx context.Context) error {\n%s}},\n", strings.ToUpper(token),
+		body)
 }
 
 // goProgram makes a program that runs parts one after the other.
@@ -103,7 +109,8 @@ func goProgram(parts []string) string {
 	code := strings.Join(parts, "") + goHarness
 	imports := "\"tapgw/providers\"\n"
 	for _, path := range []string{
-		"cmp", "context", "encoding/json", "errors", "fmt", "log", "net/http", "os", "path/filepath", "strings", "time",
+		"cmp", "context", "encoding/json", "errors", "fmt", "log", "net/http", "os",
+		"path/filepath", "strings", "time",
 	} {
 		if regexp.MustCompile(`\b` + filepath.Base(path) + `\.`).MatchString(code) {
 			imports += fmt.Sprintf("%q\n", path)

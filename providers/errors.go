@@ -33,13 +33,13 @@ const (
 	CodeUnsupportedVersion Code = "UNSUPPORTED_VERSION"
 )
 
-// Error is an error with a code. A tool returns one to say how it failed; methods of [Provider] return one,
-// wrapped, when the gateway refuses something.
+// Error is an error with a code. A tool returns one to say how it failed; methods of [Provider]
+// return one, wrapped, when the gateway refuses something.
 type Error struct {
 	Code    Code // INTERNAL when empty
 	Message string
-	// Retryable says that a second try may succeed: for a tool's error on another instance of the provider, for the
-	// gateway's error later.
+	// Retryable says that a second try may succeed: for a tool's error on another instance of the
+	// provider, for the gateway's error later.
 	Retryable bool
 }
 
@@ -57,12 +57,13 @@ func NotFound(format string, args ...any) *Error {
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// ErrNotConnected is the error of a push or query while no session is bound: the gateway is not running, or has no
-// session. [Event].Broadcast names the events that can be pushed without a session.
+// ErrNotConnected is the error of a push or query while no session is bound: the gateway is not
+// running, or has no session. [Event].Broadcast names the events that can be pushed without a
+// session.
 var ErrNotConnected = errors.New("not bound to a session")
 
-// ErrNotPaired is the error of [Provider.Run] after [Provider.Pair] when the session of the pairing, or the
-// gateway, has ended. Call Pair again for another session.
+// ErrNotPaired is the error of [Provider.Run] after [Provider.Pair] when the session of the
+// pairing, or the gateway, has ended. Call Pair again for another session.
 var ErrNotPaired = errors.New("the pairing is over")
 
 // Reasons of a [CancelError]. The gateway may give others.
@@ -75,7 +76,8 @@ const (
 	ReasonStopped      = "stopped"      // Run's context ended
 )
 
-// CancelError is the cause of the end of a call's or a binding's context, as [context.Cause] returns it.
+// CancelError is the cause of the end of a call's or a binding's context, as [context.Cause]
+// returns it.
 type CancelError struct{ Reason string }
 
 // Error implements error: the reason of the cancel, after "cancelled: ".
@@ -94,7 +96,8 @@ func failure(err error) *protocol.ToolResult {
 		if coded.Code != "" {
 			r.ErrorCode = protocol.Code(coded.Code).ResultCode()
 		}
-		if error(coded) == err && coded.Message != "" { //nolint:errorlint // a wrapped error keeps the text around it
+		// A wrapped error keeps the text around it.
+		if error(coded) == err && coded.Message != "" { //nolint:errorlint
 			r.Error = coded.Message
 		}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -108,7 +111,8 @@ func failure(err error) *protocol.ToolResult {
 
 // fromGateway makes an [*Error] from the gateway's error message.
 func fromGateway(e *protocol.Error) *Error {
-	return &Error{Code: Code(e.Code), Message: e.Message, Retryable: e.Code == protocol.CodeRateLimited}
+	return &Error{Code: Code(e.Code), Message: e.Message,
+		Retryable: e.Code == protocol.CodeRateLimited}
 }
 
 // fatalError is an error that ends the run: waiting does not help.

@@ -18,7 +18,8 @@ func Example() {
 		Name string `json:"name" jsonschema:"who to greet"`
 	}
 	p := providers.New("hello", nil)
-	providers.AddTool(p, "greet", "Say hello to someone", func(_ context.Context, in Args) (string, error) {
+	providers.AddTool(p, "greet", "Say hello to someone", func(_ context.Context, in Args) (string,
+		error) {
 		if in.Name == "" {
 			return "", providers.NotFound("nobody to greet")
 		}
@@ -39,9 +40,10 @@ func ExampleNewTool() {
 		Branch string `json:"branch" jsonschema:"the branch to build"`
 		Clean  bool   `json:"clean,omitempty"`
 	}
-	tool, err := providers.NewTool("build", "Build a branch", func(_ context.Context, in Args) (string, error) {
-		return "built " + in.Branch, nil
-	})
+	tool, err := providers.NewTool("build", "Build a branch",
+		func(_ context.Context, in Args) (string, error) {
+			return "built " + in.Branch, nil
+		})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,17 +58,18 @@ func ExampleNewTool() {
 // A slow tool heeds its context, says how far it is, and has a timeout.
 func ExampleAddTool() {
 	p := providers.New("builder", nil)
-	providers.AddTool(p, "build", "Build the project", func(ctx context.Context, _ struct{}) (string, error) {
-		for percent := 0; percent < 100; percent += 10 {
-			providers.Progress(ctx, fmt.Sprintf("%d%%", percent))
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				return "", context.Cause(ctx)
+	providers.AddTool(p, "build", "Build the project",
+		func(ctx context.Context, _ struct{}) (string, error) {
+			for percent := 0; percent < 100; percent += 10 {
+				providers.Progress(ctx, fmt.Sprintf("%d%%", percent))
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				}
 			}
-		}
-		return "built", nil
-	}, providers.Timeout(10*time.Minute))
+			return "built", nil
+		}, providers.Timeout(10*time.Minute))
 }
 
 // A provider that pushes events does so for as long as it is bound.

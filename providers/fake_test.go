@@ -49,8 +49,8 @@ type gateway struct {
 }
 
 // testTokens are those that every scripted gateway knows.
-var testTokens = []string{"ptk-file", "ptk-given", "ptk-env", "ptk-first", "ptk-second", "ptk-next", "ptk-new", "ptk-1",
-	"ext-tok-1"}
+var testTokens = []string{"ptk-file", "ptk-given", "ptk-env", "ptk-first", "ptk-second", "ptk-next",
+	"ptk-new", "ptk-1", "ext-tok-1"}
 
 // newGateway serves on a loopback port.
 func newGateway(t testing.TB) *gateway {
@@ -236,7 +236,8 @@ func home(t testing.TB) string {
 // writeState writes one of the gateway's files.
 func writeState(t testing.TB, home, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(home, "extensions", "tap", name), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "extensions", "tap", name), []byte(text),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -48,13 +48,17 @@ func stormCalls(t *testing.T, s *session) {
 	for code := range codes {
 		got[code]++
 	}
-	// The gateway remembers 1024 ended calls. If more answers are late, the only other call of the provider ends, or
-	// with several the provider has to connect anew, and calls that begin meanwhile find no tool. One that a busy
-	// machine lets rest for five seconds meanwhile is denied, since the rules could have changed again and again.
-	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"] + got["FORGOTTEN"] +
-		got["DENIED"]
+	// The gateway remembers 1024 ended calls. If more answers are late, the only other call of the
+	// provider ends, or with several the provider has to connect anew, and calls that begin
+	// meanwhile find no tool. One that a busy machine lets rest for five seconds meanwhile is
+	// denied, since the rules could have changed again and again.
+	allowed :=
+		got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"] +
+			got["FORGOTTEN"] +
+			got["DENIED"]
 	if allowed != n || got["TIMEOUT"] == 0 || got["CANCELLED"] == 0 {
-		t.Errorf("the calls ended with %v, want %d of which some are TIMEOUT and some CANCELLED", got, n)
+		t.Errorf("the calls ended with %v, want %d of which some are TIMEOUT and some CANCELLED",
+			got, n)
 	}
 }
 
@@ -92,8 +96,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// cutting is a listener whose connections send left more bytes in all. Then the one that sends is cut in the middle,
-// and later ones are whole.
+// cutting is a listener whose connections send left more bytes in all. Then the one that sends is
+// cut in the middle, and later ones are whole.
 type cutting struct {
 	net.Listener
 	left atomic.Int64 // less than 0: no limit
@@ -186,8 +190,12 @@ func serveOnce(p *peer, calls *atomic.Int64, answers chan<- string) {
 		case "auth":
 			send(oneSession)
 		case "hello":
-			send(`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-1"}`)
-			send(fmt.Sprintf(`{"type":"tool.call","id":"c%d","sessionId":"s1","tool":"echo","args":{}}`, calls.Add(1)))
+			send(
+				`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-1"}`)
+			send(
+				fmt.Sprintf(
+					`{"type":"tool.call","id":"c%d","sessionId":"s1","tool":"echo","args":{}}`,
+					calls.Add(1)))
 		case "tool.result":
 			answers <- fmt.Sprintf("%v %v", m["id"], m["data"])
 		}

@@ -23,20 +23,24 @@ func TestRealAllSessions(t *testing.T) {
 	prepared := make(chan string, 8)
 	p, _ := w.provider("everywhere", providers.Options{
 		Token: w.gateway.AdminToken(), Session: providers.AllSessions, Context: "Everywhere.",
-		PrepareSession: func(_ context.Context, s providers.Session) { prepared <- s.ID + " in " + s.CWD },
+		PrepareSession: func(_ context.Context, s providers.Session) {
+			prepared <- s.ID + " in " + s.CWD
+		},
 		OnBound: func(ctx context.Context, b providers.Binding) {
 			bound <- b.Session
 			<-ctx.Done()
 			unbound <- b.Session
 		},
 	}, func(p *providers.Provider) {
-		must[uint64](t)(p.AddTool(ctx, raw("where", func(ctx context.Context, _ json.RawMessage) (any, error) {
-			call, _ := providers.CallFrom(ctx)
-			return call.Session, nil
-		})))
+		must[uint64](t)(p.AddTool(ctx,
+			raw("where", func(ctx context.Context, _ json.RawMessage) (any, error) {
+				call, _ := providers.CallFrom(ctx)
+				return call.Session, nil
+			})))
 		must[uint64](t)(p.SetContext(ctx, "In the second.", "s2"))
 		must[uint64](t)(p.AddTool(ctx, fixed("second", "yes", nil), "s2"))
-		must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: ".", Outcome: providers.Drop}))
+		must[uint64](t)(p.SetFilter(ctx, "noise",
+			providers.FilterRule{Match: ".", Outcome: providers.Drop}))
 	})
 	expect(t, "prepared", receive(t, prepared), "s1 in /code/s1")
 	expect(t, "bound", receive(t, bound), "s1")
@@ -46,7 +50,8 @@ func TestRealAllSessions(t *testing.T) {
 
 	expect(t, "a call of s1", s1.call(t, "where", `{}`), "s1")
 	expect(t, "a call of s2", s2.call(t, "where", `{}`), "s2")
-	expect(t, "second in s1", s1.call(t, "second", `{}`), `NOT_FOUND: tool "second" does not exist in this session`)
+	expect(t, "second in s1", s1.call(t, "second", `{}`),
+		`NOT_FOUND: tool "second" does not exist in this session`)
 	expect(t, "second in s2", s2.call(t, "second", `{}`), "yes")
 	expect(t, "the context of s1", s1.UserPrompt(ctx, "", ""), "Everywhere.")
 	expect(t, "the context of s2", s2.UserPrompt(ctx, "", ""), "In the second.")
@@ -62,10 +67,12 @@ func TestRealAllSessions(t *testing.T) {
 	if err != nil || r.Fate != providers.Dropped {
 		t.Errorf("filtered: %+v, %v, want that it was dropped", r, err)
 	}
-	if _, err := p.Push(ctx, providers.Event{Text: "to whom?"}); codeOf(err) != providers.CodeInvalidSession {
+	if _, err := p.Push(ctx,
+		providers.Event{Text: "to whom?"}); codeOf(err) != providers.CodeInvalidSession {
 		t.Errorf("to no session: %v, want INVALID_SESSION", err)
 	}
-	if e, err := p.Query(ctx, providers.Query{Session: "s2"}); err != nil || len(e) != 1 || e[0].Text != "hi" {
+	if e, err := p.Query(ctx, providers.Query{Session: "s2"}); err != nil || len(e) != 1 ||
+		e[0].Text != "hi" {
 		t.Errorf(`the streams of s2: %v, %v, want no error, 1 of them and Text "hi"`, e, err)
 	}
 
@@ -94,13 +101,15 @@ func TestRealBroadcastWaits(t *testing.T) {
 	// The provider reads of the end of s1 some time after Stop has returned.
 	toNobody := providers.Event{Text: "look", Broadcast: true}
 	var err error
-	for begin := time.Now(); !errors.Is(err, providers.ErrNotConnected); _, err = p.Push(ctx, toNobody) {
+	for begin := time.Now(); !errors.Is(err, providers.ErrNotConnected); _, err = p.Push(ctx,
+		toNobody) {
 		if time.Since(begin) > patience {
 			t.Fatalf("surfacing in no session: %v, want ErrNotConnected", err)
 		}
 	}
 
-	r, err := p.Push(ctx, providers.Event{Text: "build 13 failed", Level: providers.Keep, Broadcast: true},
+	r, err := p.Push(ctx, providers.Event{Text: "build 13 failed", Level: providers.Keep,
+		Broadcast: true},
 		providers.WaitDelivered)
 	if err != nil || len(r.Each) != 1 || r.Each[0].Session != providers.AllSessions ||
 		r.Each[0].Fate != providers.Stored {
@@ -121,7 +130,8 @@ func TestRealReconnect(t *testing.T) {
 	s := w.session("s1")
 	ctx := t.Context()
 	bound := make(chan providers.Binding, 8)
-	p, _ := w.provider("guard", providers.Options{OnBound: func(_ context.Context, b providers.Binding) { bound <- b }})
+	p, _ := w.provider("guard",
+		providers.Options{OnBound: func(_ context.Context, b providers.Binding) { bound <- b }})
 	first := receive(t, bound)
 	must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell"},
 		func(context.Context, providers.GateCall) (providers.Decision, error) {
@@ -129,14 +139,17 @@ func TestRealReconnect(t *testing.T) {
 		}))
 	must[uint64](t)(p.SetContext(ctx, "Still there."))
 	must[uint64](t)(p.SetContext(ctx, "Only here.", "s1"))
-	must[uint64](t)(p.Transform(ctx, "tone", func(context.Context, providers.Section) (string, error) {
+	must[uint64](t)(p.Transform(ctx, "tone", func(context.Context, providers.Section) (string,
+		error) {
 		return "Wet.",
 			nil
 	}))
 	must[uint64](t)(p.AddTool(ctx, fixed("greet", "Hello!", nil)))
 	must[uint64](t)(p.AddTool(ctx, fixed("mine", "Mine!", nil), "s1"))
-	must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: ".", Outcome: providers.Drop}))
-	must[uint64](t)(p.SetFilter(ctx, "quiet", providers.FilterRule{Match: ".", Outcome: providers.Drop}))
+	must[uint64](t)(p.SetFilter(ctx, "noise",
+		providers.FilterRule{Match: ".", Outcome: providers.Drop}))
+	must[uint64](t)(p.SetFilter(ctx, "quiet",
+		providers.FilterRule{Match: ".", Outcome: providers.Drop}))
 	if n := w.gateway.StopProvider("guard"); n != 1 {
 		t.Fatalf("%d connections were cut, want 1", n)
 	}
@@ -149,8 +162,10 @@ func TestRealReconnect(t *testing.T) {
 	expect(t, "the section", s.Transform(ctx, map[string]string{"tone": "dry"})["tone"], "Wet.")
 	expect(t, "a tool", s.call(t, "greet", `{}`), "Hello!")
 	expect(t, "a tool of its own", s.call(t, "mine", `{}`), "Mine!")
-	for stream, want := range map[string]providers.Fate{"noise": providers.Dropped, "quiet": providers.Stored} {
-		if r, err := p.Push(ctx, providers.Event{Text: "x", Stream: stream, Level: providers.Keep}); err != nil ||
+	for stream, want := range map[string]providers.Fate{"noise": providers.Dropped,
+		"quiet": providers.Stored} {
+		if r, err := p.Push(ctx, providers.Event{Text: "x", Stream: stream,
+			Level: providers.Keep}); err != nil ||
 			r.Fate != want {
 			t.Errorf("%s: %+v, %v, want %s", stream, r, err, want)
 		}
@@ -162,14 +177,16 @@ func TestRealInstances(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	for _, tab := range []string{"a", "b"} {
-		w.provider("browser", providers.Options{Instance: tab, Metadata: map[string]any{"title": "Tab " + tab}},
+		w.provider("browser",
+			providers.Options{Instance: tab, Metadata: map[string]any{"title": "Tab " + tab}},
 			func(p *providers.Provider) {
 				must[uint64](t)(p.AddTool(t.Context(), fixed("page", "page of "+tab, nil)))
 			})
 	}
 	expect(t, "a", s.call(t, "page", `{"target":"a"}`), "page of a")
 	expect(t, "b", s.call(t, "page", `{"target":"b"}`), "page of b")
-	if got := s.call(t, "list_browser_instances", `{}`); !strings.Contains(got, `"title":"Tab a"`) ||
+	if got := s.call(t, "list_browser_instances", `{}`); !strings.Contains(got,
+		`"title":"Tab a"`) ||
 		!strings.Contains(got, `"title":"Tab b"`) {
 		t.Errorf("instances %s, want both", got)
 	}
@@ -215,7 +232,8 @@ func TestRealPairing(t *testing.T) {
 	}
 	s1, _ := w.gateway.Session("s1")
 	expect(t, "page", (&session{Session: s1}).call(t, "page", `{}`), "the page")
-	s1.Event(domain.Event{Callback: domain.OnEndToolExecution, ID: "c1", Tool: "bash", Result: &adminapi.ToolOutput{}})
+	s1.Event(domain.Event{Callback: domain.OnEndToolExecution, ID: "c1", Tool: "bash",
+		Result: &adminapi.ToolOutput{}})
 	expect(t, "heard", receive(t, heard), "bash")
 	if _, err := p.SetContext(ctx, "not mine to say"); codeOf(err) != providers.CodeUnauthorized {
 		t.Errorf("setting the context: %v, want UNAUTHORIZED", err)
@@ -236,14 +254,16 @@ func TestRealPairing(t *testing.T) {
 	if err := r.wait(); !errors.Is(err, providers.ErrNotPaired) {
 		t.Errorf("Run returned %v, want ErrNotPaired", err)
 	}
-	expect(t, "page in s2", s2.call(t, "page", `{}`), `NOT_FOUND: tool "page" does not exist in this session`)
+	expect(t, "page in s2", s2.call(t, "page", `{}`),
+		`NOT_FOUND: tool "page" does not exist in this session`)
 }
 
 // A provider that may not bind to all sessions gets UNAUTHORIZED.
 func TestRealUnauthorized(t *testing.T) {
 	w := newWorld(t)
 	w.session("s1")
-	o := &providers.Options{URL: w.url, Token: w.gateway.InstanceToken(), Session: providers.AllSessions, Logger: quiet}
+	o := &providers.Options{URL: w.url, Token: w.gateway.InstanceToken(),
+		Session: providers.AllSessions, Logger: quiet}
 	if err := run(t, providers.New("sample", o)).wait(); codeOf(err) != providers.CodeUnauthorized {
 		t.Errorf("Run returned %v, want UNAUTHORIZED", err)
 	}

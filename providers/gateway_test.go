@@ -31,7 +31,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	home(t)
 	persist := server.Persist{Dir: t.TempDir()}
-	w := &world{t: t, gateway: domain.New(domain.Options{PersistDir: persist.Make, ReadFile: persist.Read})}
+	w := &world{t: t,
+		gateway: domain.New(domain.Options{PersistDir: persist.Make, ReadFile: persist.Read})}
 	s := server.New(server.Options{Gateway: w.gateway, Version: "test"})
 	if err := s.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -59,7 +60,8 @@ func (w *world) session(id string) *session {
 	info := domain.HostInfo{Kind: "test", Send: true, Hooks: true, Interrupt: true, LiveTools: true,
 		Aliases: map[string][]string{"shell": {"bash"}, "edit": {"write_file"}}}
 	var err error
-	h.Session, err = w.gateway.Register(domain.SessionSpec{ID: id, Label: "the " + id, CWD: "/code/" + id}, info, h)
+	h.Session, err = w.gateway.Register(domain.SessionSpec{ID: id, Label: "the " + id,
+		CWD: "/code/" + id}, info, h)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -110,7 +112,8 @@ func (h *session) asks(t testing.TB, tool, args string) string {
 }
 
 // provider runs a provider and waits until it is bound.
-func (w *world) provider(name string, o providers.Options, before ...func(*providers.Provider)) (*providers.Provider,
+func (w *world) provider(name string, o providers.Options,
+	before ...func(*providers.Provider)) (*providers.Provider,
 	*running) {
 	w.t.Helper()
 	bound := make(chan bool, 64)
@@ -153,8 +156,10 @@ func TestRealRules(t *testing.T) {
 	s := w.session("s1")
 	ctx := t.Context()
 	p, _ := w.provider("guard", providers.Options{}, func(p *providers.Provider) {
-		must[*providers.Rule](t)(p.Deny(ctx, providers.Match{Tool: "shell", Args: `rm\s+-rf`}, "never"))
-		must[*providers.Rule](t)(p.AddContext(ctx, providers.Match{Tool: "edit", File: "*.sql"}, "A migration."))
+		must[*providers.Rule](t)(p.Deny(ctx, providers.Match{Tool: "shell", Args: `rm\s+-rf`},
+			"never"))
+		must[*providers.Rule](t)(p.AddContext(ctx, providers.Match{Tool: "edit", File: "*.sql"},
+			"A migration."))
 	})
 	const push, write = `{"command":"git push"}`, `{"path":"db/1.sql"}`
 	expect(t, "deny", s.asks(t, "bash", `{"command":"rm -rf /"}`), "denied: never")
@@ -191,7 +196,8 @@ func TestRealRules(t *testing.T) {
 	expect(t, "a gate that panics", s.asks(t, "bash", push), "denied: The gate panicked: ouch")
 	must[uint64](t)(broken.Remove(ctx))
 	_, err := p.Deny(ctx, providers.Match{Args: "("}, "")
-	if codeOf(err) != providers.CodeInvalidJSON || !strings.Contains(err.Error(), "onPreToolUse[2].match.args") {
+	if codeOf(err) != providers.CodeInvalidJSON ||
+		!strings.Contains(err.Error(), "onPreToolUse[2].match.args") {
 		t.Errorf("a pattern that is none: %v, want INVALID_JSON naming it", err)
 	}
 	expect(t, "after a refusal", s.asks(t, "bash", push), "allowed")
@@ -230,7 +236,8 @@ func TestRealPrompt(t *testing.T) {
 	s := w.session("s1")
 	ctx := t.Context()
 	revision := must[uint64](t)
-	p, _ := w.provider("prompter", providers.Options{Context: "CI is green.", StartupContext: "Watching 3 endpoints."},
+	p, _ := w.provider("prompter", providers.Options{Context: "CI is green.",
+		StartupContext: "Watching 3 endpoints."},
 		func(p *providers.Provider) {
 			revision(p.Append(ctx, "safety", "Be kind."))
 			revision(p.Transform(ctx, "tone", func(_ context.Context, s providers.Section) (string,
@@ -258,7 +265,8 @@ func TestRealPrompt(t *testing.T) {
 	expect(t, "sections", sections(), "map[other:as it is safety:Do no harm. tone:First.\n\ndry]")
 	revision(p.Replace(ctx, "tone", "Wet."))
 	expect(t, "sections", sections(), "map[other:as it is safety:Do no harm. tone:Wet.]")
-	if _, err := p.Replace(ctx, "identity", "I am you."); codeOf(err) != providers.CodeUnauthorized {
+	if _, err := p.Replace(ctx, "identity",
+		"I am you."); codeOf(err) != providers.CodeUnauthorized {
 		t.Errorf("replacing the identity: %v, want UNAUTHORIZED", err)
 	}
 }
@@ -272,7 +280,8 @@ func TestRealTools(t *testing.T) {
 	must[uint64](t)(p.AddTool(ctx, fixed("greet", "Hello!", nil)))
 	expect(t, "greet", s.call(t, "greet", `{}`), "Hello!")
 	other, _ := w.provider("two", providers.Options{})
-	if _, err := other.AddTool(ctx, fixed("greet", "Mine!", nil)); codeOf(err) != providers.CodeToolConflict {
+	if _, err := other.AddTool(ctx,
+		fixed("greet", "Mine!", nil)); codeOf(err) != providers.CodeToolConflict {
 		t.Errorf("the same tool: %v, want TOOL_CONFLICT", err)
 	}
 	must[uint64](t)(other.AddTool(ctx, fixed("other", "Mine!", nil)))
@@ -280,7 +289,8 @@ func TestRealTools(t *testing.T) {
 	must[uint64](t)(p.AddTool(ctx, fixed("greet", "Hello again!", nil)))
 	expect(t, "greet", s.call(t, "greet", `{}`), "Hello again!")
 	must[uint64](t)(p.RemoveTool(ctx, "greet"))
-	expect(t, "greet", s.call(t, "greet", `{}`), `NOT_FOUND: tool "greet" does not exist in this session`)
+	expect(t, "greet", s.call(t, "greet", `{}`),
+		`NOT_FOUND: tool "greet" does not exist in this session`)
 	must[uint64](t)(other.AddTool(ctx, fixed("greet", "Mine!", nil)))
 	expect(t, "greet", s.call(t, "greet", `{}`), "Mine!")
 
@@ -311,11 +321,13 @@ func TestRealFile(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	w.provider("filer", providers.Options{}, func(p *providers.Provider) {
-		providers.AddTool(p, "report", "Write a report", func(ctx context.Context, _ struct{}) (providers.File, error) {
-			call, _ := providers.CallFrom(ctx)
-			name := filepath.Join(call.PersistDir, "report.txt")
-			return providers.File{Path: name, MIMEType: "text/plain"}, os.WriteFile(name, []byte("all is well"), 0o600)
-		})
+		providers.AddTool(p, "report", "Write a report",
+			func(ctx context.Context, _ struct{}) (providers.File, error) {
+				call, _ := providers.CallFrom(ctx)
+				name := filepath.Join(call.PersistDir, "report.txt")
+				return providers.File{Path: name, MIMEType: "text/plain"}, os.WriteFile(name,
+					[]byte("all is well"), 0o600)
+			})
 	})
 	expect(t, "report", s.call(t, "report", `{}`), "all is well")
 }
@@ -326,7 +338,8 @@ func TestRealStreams(t *testing.T) {
 	s := w.session("s1")
 	ctx := t.Context()
 	p, _ := w.provider("ci", providers.Options{}, func(p *providers.Provider) {
-		must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: "^debug", Outcome: providers.Drop},
+		must[uint64](t)(p.SetFilter(ctx, "noise",
+			providers.FilterRule{Match: "^debug", Outcome: providers.Drop},
 			providers.FilterRule{Match: "fatal", Outcome: providers.Surface}))
 	})
 	push := func(want providers.Fate, e providers.Event, opts ...providers.PushOption) {
@@ -336,17 +349,20 @@ func TestRealStreams(t *testing.T) {
 			t.Errorf("pushing %q: %+v, %v, want %s", e.Text, r, err, want)
 		}
 	}
-	push(providers.Stored, providers.Event{Text: "a", Level: providers.Keep, Metadata: map[string]any{"run": 1}})
+	push(providers.Stored, providers.Event{Text: "a", Level: providers.Keep,
+		Metadata: map[string]any{"run": 1}})
 	push(providers.Surfaced, providers.Event{Text: "b"})
 	push(providers.Dropped, providers.Event{Text: "debug: x", Stream: "noise"})
-	push(providers.Surfaced, providers.Event{Text: "fatal: x", Stream: "noise", Level: providers.Keep})
+	push(providers.Surfaced, providers.Event{Text: "fatal: x", Stream: "noise",
+		Level: providers.Keep})
 
 	s.Busy()
 	push(providers.Queued, providers.Event{Text: "c", Level: providers.Inject})
 	waits := pushed(ctx, p, providers.Event{Text: "d", Prompt: "Look at d.", Level: providers.Keep},
 		providers.WaitDelivered)
 	if e, err := p.Query(ctx, providers.Query{}); err != nil || len(e) == 0 {
-		t.Errorf("querying: %v, %v, want no error and at least one", e, err) // so the push before it was taken too
+		// so the push before it was taken too
+		t.Errorf("querying: %v, %v, want no error and at least one", e, err)
 	}
 	if len(waits) != 0 {
 		t.Error("Push returned, want it to wait for its turn")
@@ -363,7 +379,8 @@ func TestRealStreams(t *testing.T) {
 	entries, err := p.Query(ctx, providers.Query{Streams: []string{"ci", "noise"}, Last: 2})
 	var lines []string
 	for _, e := range entries {
-		lines = append(lines, fmt.Sprintf("%s@%s %s %s %s", e.Stream, e.Provider, e.Text, e.Level, e.Prompt))
+		lines = append(lines, fmt.Sprintf("%s@%s %s %s %s", e.Stream, e.Provider, e.Text, e.Level,
+			e.Prompt))
 	}
 	want := []string{"ci@ci d keep Look at d.", "ci@ci c inject ", "noise@ci fatal: x surface "}
 	if err != nil || !slices.Equal(lines, want) {
@@ -390,26 +407,32 @@ func TestRealEvents(t *testing.T) {
 	s := w.session("s1")
 	heard := make(chan string, 64)
 	w.provider("listener", providers.Options{}, func(p *providers.Provider) {
-		providers.Subscribe(p, func(_ context.Context, e providers.UserMessage) { heard <- "user: " + e.Content })
+		providers.Subscribe(p, func(_ context.Context, e providers.UserMessage) {
+			heard <- "user: " + e.Content
+		})
 		providers.Subscribe(p, func(_ context.Context, e providers.AssistantMessage) {
 			heard <- fmt.Sprintf("assistant: %s %s", e.Content, e.ToolRequests)
 		})
 		providers.Subscribe(p, func(_ context.Context, e providers.ToolExecution) {
 			heard <- fmt.Sprintf("tool: %s %s %t %s", e.Tool, e.Args, e.Failed, e.Output)
 		})
-		providers.Subscribe(p, func(_ context.Context, e providers.AssistantIntent) { heard <- "intent: " + e.Intent })
+		providers.Subscribe(p, func(_ context.Context, e providers.AssistantIntent) {
+			heard <- "intent: " + e.Intent
+		})
 	})
 	for _, e := range []domain.Event{
 		{UserMessage: "fix it"},
 		{Intent: "reading"},
 		{Callback: domain.OnStartToolExecution, ID: "c1", Tool: "bash", Args: `{"command":"ls"}`},
-		{Callback: domain.OnEndToolExecution, ID: "c1", Result: &adminapi.ToolOutput{Content: "a b"}},
+		{Callback: domain.OnEndToolExecution, ID: "c1",
+			Result: &adminapi.ToolOutput{Content: "a b"}},
 		{Callback: domain.OnEndMessage, Content: "done",
 			Requests: []domain.ToolRequest{{Name: "bash", Args: protocol.Raw(`{}`)}}},
 	} {
 		s.Event(e)
 	}
-	for _, want := range []string{"user: fix it", "intent: reading", `tool: bash {"command":"ls"} false a b`,
+	for _, want := range []string{"user: fix it", "intent: reading",
+		`tool: bash {"command":"ls"} false a b`,
 		"assistant: done [{bash {}}]"} {
 		expect(t, "heard", receive(t, heard), want)
 	}

@@ -6,8 +6,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// joining is a session that a provider of all sessions is about to join: PrepareSession runs, the provider sends
-// session.ready, and the gateway answers with the state started. The hello asks for the sessions that exist then.
+// joining is a session that a provider of all sessions is about to join: PrepareSession runs, the
+// provider sends session.ready, and the gateway answers with the state started. The hello asks for
+// the sessions that exist then.
 type joining struct {
 	session string
 	cancel  context.CancelFunc // ends PrepareSession
@@ -16,7 +17,8 @@ type joining struct {
 	binding *binding           // set once the gateway has answered
 }
 
-// prepare starts PrepareSession for the sessions that need it, and reports whether it has returned for all of them.
+// prepare starts PrepareSession for the sessions that need it, and reports whether it has returned
+// for all of them.
 func (c *conn) prepare() (done bool) {
 	for id, j := range c.joining {
 		if !c.isActive(id) {
@@ -73,7 +75,8 @@ func (c *conn) handlePrepared(j *joining) error {
 	return c.bind()
 }
 
-// join sends session.ready for the sessions that are prepared, and opens the bindings that the gateway has confirmed.
+// join sends session.ready for the sessions that are prepared, and opens the bindings that the
+// gateway has confirmed.
 func (c *conn) join() {
 	c.prepare()
 	for _, s := range c.active { // in the order of the list
@@ -107,7 +110,8 @@ func (c *conn) joined(session string) *binding {
 	return j.binding
 }
 
-// notReady notes a refused session.ready. It is sent again when the offer or the list of sessions has changed.
+// notReady notes a refused session.ready. It is sent again when the offer or the list of sessions
+// has changed.
 func (c *conn) notReady(m *protocol.Error) {
 	for id, j := range c.joining {
 		if j.binding == nil && (id == m.SessionID || m.SessionID == "") {

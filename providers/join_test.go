@@ -45,8 +45,8 @@ func (n *notes) expect(t *testing.T, want ...string) {
 	}
 }
 
-// A provider of all sessions is bound to each. It joins later sessions when it is prepared for them, and leaves
-// sessions that end.
+// A provider of all sessions is bound to each. It joins later sessions when it is prepared for
+// them, and leaves sessions that end.
 func TestAllSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -70,7 +70,9 @@ func TestAllSessions(t *testing.T) {
 				<-ctx.Done()
 				happened.add("unbound from %s: %v", b.Session, context.Cause(ctx))
 			},
-			OnSession: func(_ context.Context, e providers.SessionEvent) { happened.add("%s %s", e.Session, e.State) },
+			OnSession: func(_ context.Context, e providers.SessionEvent) {
+				happened.add("%s %s", e.Session, e.State)
+			},
 		}))
 		must[uint64](t)(p.SetFilter(t.Context(), "git"))
 		must[uint64](t)(p.SetContext(t.Context(), "of three", "s3"))
@@ -84,7 +86,8 @@ func TestAllSessions(t *testing.T) {
 		close(release["s1"])
 		synctest.Wait()
 		close(release["s2"])
-		peer.expect(`{"type":"hello","name":"sample","protocolVersion":2,"session":"all","tools":[],"hooks":{},"subscribe":[],"context":"all"}`)
+		peer.expect(
+			`{"type":"hello","name":"sample","protocolVersion":2,"session":"all","tools":[],"hooks":{},"subscribe":[],"context":"all"}`)
 		peer.ackAll("s1", "s2")
 		for _, s := range []string{"s1", "s2"} {
 			m := peer.next("filter.set")
@@ -93,7 +96,8 @@ func TestAllSessions(t *testing.T) {
 			}
 			peer.confirm(m, s, 1)
 		}
-		happened.expect(t, "bound to s1 in /s1", "bound to s2 in /s2", "s1 idle", "s1 started", "s2 idle", "s2 started")
+		happened.expect(t, "bound to s1 in /s1", "bound to s2 in /s2", "s1 idle", "s1 started",
+			"s2 idle", "s2 started")
 
 		// One that comes is joined when it is prepared, by itself.
 		peer.list("sessions.updated", "s1", "s2", "s3", "s4")
@@ -153,7 +157,8 @@ func TestAllSessionsConfirm(t *testing.T) {
 		c = later(func() (uint64, error) { return p.SetContext(t.Context(), "newer") })
 		m = peer.next("context.update")
 		peer.confirm(m, "s1", 11)
-		peer.send(`{"type":"session.lifecycle","sessionId":"s2","state":"shutdown.pending","deadline":10000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s2","state":"shutdown.pending","deadline":10000}`)
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s2"}`)
 		happened.expect(t, "unbound from s2: cancelled: session ended")
 		peer.list("sessions.updated", "s1", "s2", "s3") // not gone yet: not joined again
@@ -172,7 +177,8 @@ func TestAllSessionsConfirm(t *testing.T) {
 		if got := receive(t, c); got != (changed{}) {
 			t.Errorf("got %v, want 0 and no error", got)
 		}
-		if _, err := p.Push(t.Context(), providers.Event{Text: "anyone?", Broadcast: true}); !errors.Is(err,
+		if _, err := p.Push(t.Context(),
+			providers.Event{Text: "anyone?", Broadcast: true}); !errors.Is(err,
 			providers.ErrNotConnected) {
 			t.Errorf("pushing to nobody: %v, want ErrNotConnected", err)
 		}
@@ -185,9 +191,13 @@ func TestAllSessionsReconnect(t *testing.T) {
 		g := n.gateway(t)
 		var happened notes
 		p := providers.New("sample", n.options(providers.Options{
-			Session:        providers.AllSessions,
-			PrepareSession: func(_ context.Context, s providers.Session) { happened.add("preparing %s", s.ID) },
-			OnBound:        func(_ context.Context, b providers.Binding) { happened.add("bound to %s", b.Session) },
+			Session: providers.AllSessions,
+			PrepareSession: func(_ context.Context, s providers.Session) {
+				happened.add("preparing %s", s.ID)
+			},
+			OnBound: func(_ context.Context, b providers.Binding) {
+				happened.add("bound to %s", b.Session)
+			},
 		}))
 		must[uint64](t)(p.SetContext(t.Context(), "of two", "s2"))
 		run(t, p)
@@ -199,7 +209,8 @@ func TestAllSessionsReconnect(t *testing.T) {
 		peer = g.accept()
 		peer.expect(`{"type":"auth","reconnectToken":"rt-all","name":"sample"}`)
 		peer.list("sessions", "s2", "s3")
-		if hello := peer.next("hello"); hello["session"] != "all" || hello["reconnectToken"] != "rt-all" {
+		if hello := peer.next("hello"); hello["session"] != "all" ||
+			hello["reconnectToken"] != "rt-all" {
 			t.Errorf("hello %v, want all sessions and the token", hello)
 		}
 		peer.ackAll("s2", "s3")
@@ -212,7 +223,8 @@ func TestAllSessionsReconnect(t *testing.T) {
 	})
 }
 
-// A session that starts while the hello is on its way is prepared before anything else happens with it.
+// A session that starts while the hello is on its way is prepared before anything else happens with
+// it.
 func TestAllSessionsCrossing(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -226,7 +238,9 @@ func TestAllSessionsCrossing(t *testing.T) {
 				}
 				happened.add("prepared %s", s.ID)
 			},
-			OnBound: func(_ context.Context, b providers.Binding) { happened.add("bound to %s", b.Session) },
+			OnBound: func(_ context.Context, b providers.Binding) {
+				happened.add("bound to %s", b.Session)
+			},
 		}))
 		run(t, p)
 		peer := g.accept()
@@ -245,7 +259,8 @@ func TestAllSessionsCrossing(t *testing.T) {
 		peer.list("sessions.updated", "s1", "s2", "s3", "s4")
 		peer.expect(`{"type":"session.ready","sessionId":"s4"}`)
 		peer.send(`{"type":"session.lifecycle","sessionId":"s4","state":"started"}`)
-		peer.send(`{"type":"session.lifecycle","sessionId":"s5","state":"started"}`) // not in the list
+		// not in the list
+		peer.send(`{"type":"session.lifecycle","sessionId":"s5","state":"started"}`)
 		happened.expect(t, "prepared s4", "bound to s4")
 	})
 }
@@ -263,8 +278,12 @@ func TestAllSessionsEndsEarly(t *testing.T) {
 					happened.add("s2 is no more")
 				}
 			},
-			OnBound:   func(_ context.Context, b providers.Binding) { happened.add("bound to %s", b.Session) },
-			OnSession: func(_ context.Context, e providers.SessionEvent) { happened.add("%s %s", e.Session, e.State) },
+			OnBound: func(_ context.Context, b providers.Binding) {
+				happened.add("bound to %s", b.Session)
+			},
+			OnSession: func(_ context.Context, e providers.SessionEvent) {
+				happened.add("%s %s", e.Session, e.State)
+			},
 		})
 		errs := errorsOf(o)
 		p := providers.New("sample", o)
@@ -278,7 +297,8 @@ func TestAllSessionsEndsEarly(t *testing.T) {
 		peer.ackAll("s2", "s1")
 		peer.confirm(peer.next("filter.set"), "s1", 1)
 		happened.expect(t, "bound to s1", "s1 started", "s1 idle", "s2 started", "s2 idle")
-		peer.send(`{"type":"session.lifecycle","sessionId":"s2","state":"shutdown.pending","deadline":10000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s2","state":"shutdown.pending","deadline":10000}`)
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s2"}`)
 		happened.expect(t, "s2 is no more", "s2 shutdown.pending")
 
@@ -288,7 +308,8 @@ func TestAllSessionsEndsEarly(t *testing.T) {
 		peer.started("s3")
 		m := peer.next("filter.set")
 		// It ends while it is given its filter.
-		peer.send(`{"type":"session.lifecycle","sessionId":"s3","state":"shutdown.pending","deadline":10000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s3","state":"shutdown.pending","deadline":10000}`)
 		peer.refuse(m, "INVALID_SESSION", "gone")
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s3"}`)
 		happened.expect(t, "s3 started", "s3 idle", "s3 shutdown.pending")
@@ -315,7 +336,8 @@ func TestSessionNotReady(t *testing.T) {
 			func() {
 				c := later(func() (uint64, error) { return p.RemoveTool(t.Context(), "greet") })
 				peer.next("session.ready") // a change may cure it; this one is not made yet
-				peer.send(`{"type":"error","code":"TOOL_CONFLICT","message":"greet is taken","replyTo":"session.ready","sessionId":"s2"}`)
+				peer.send(
+					`{"type":"error","code":"TOOL_CONFLICT","message":"greet is taken","replyTo":"session.ready","sessionId":"s2"}`)
 				peer.confirm(peer.next("tools.update"), "s1", 1)
 				receive(t, c)
 				<-errs //nolint:errcheck // it is there
@@ -323,7 +345,8 @@ func TestSessionNotReady(t *testing.T) {
 			},
 		} {
 			peer.expect(`{"type":"session.ready","sessionId":"s2"}`)
-			peer.send(`{"type":"error","code":"TOOL_CONFLICT","message":"greet is taken","replyTo":"session.ready","sessionId":"s2"}`)
+			peer.send(
+				`{"type":"error","code":"TOOL_CONFLICT","message":"greet is taken","replyTo":"session.ready","sessionId":"s2"}`)
 			if err := receive(t, errs); codeOf(err) != providers.CodeToolConflict {
 				t.Errorf("OnError heard %v, want TOOL_CONFLICT", err)
 			}
@@ -345,12 +368,14 @@ func TestSessionNotReady(t *testing.T) {
 func TestAllSessionsUnauthorized(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
-		r := run(t, providers.New("sample", n.options(providers.Options{Session: providers.AllSessions})))
+		r := run(t,
+			providers.New("sample", n.options(providers.Options{Session: providers.AllSessions})))
 		peer := g.accept()
 		peer.next("auth")
 		peer.list("sessions", "s1")
 		peer.next("hello")
-		peer.send(`{"type":"error","code":"UNAUTHORIZED","message":"hello.session: choose one","replyTo":"hello"}`)
+		peer.send(
+			`{"type":"error","code":"UNAUTHORIZED","message":"hello.session: choose one","replyTo":"hello"}`)
 		peer.next("goodbye")
 		if err := r.wait(); codeOf(err) != providers.CodeUnauthorized {
 			t.Errorf("Run returned %v, want UNAUTHORIZED", err)
@@ -367,17 +392,21 @@ func TestBroadcast(t *testing.T) {
 		peer := g.accept()
 		peer.bindAll("s1", "s2", "s3", "s4")
 		synctest.Wait()
-		c := pushed(t.Context(), p, providers.Event{Text: "hi", Broadcast: true}, providers.WaitDelivered)
-		peer.expect(`{"type":"push","event":"hi","level":"surface","broadcast":true,"requestId":"push-1"}`)
+		c := pushed(t.Context(), p, providers.Event{Text: "hi", Broadcast: true},
+			providers.WaitDelivered)
+		peer.expect(
+			`{"type":"push","event":"hi","level":"surface","broadcast":true,"requestId":"push-1"}`)
 		peer.send(`{"type":"ack","requestId":"push-1","sessionId":"s1","seq":4,"fate":"queued"}`)
-		peer.send(`{"type":"error","code":"RATE_LIMITED","message":"slow down","replyTo":"push","requestId":"push-1","sessionId":"s2"}`)
+		peer.send(
+			`{"type":"error","code":"RATE_LIMITED","message":"slow down","replyTo":"push","requestId":"push-1","sessionId":"s2"}`)
 		peer.send(`{"type":"ack","requestId":"push-1","sessionId":"s3","seq":9,"fate":"delivered"}`)
 		peer.list("sessions.updated", "s1", "s2", "s3") // s4 has gone
 		pass(time.Minute)
 		if len(c) != 0 {
 			t.Fatal("Push returned, want it to wait for s1")
 		}
-		peer.send(`{"type":"ack","requestId":"push-1","sessionId":"s1","seq":4,"fate":"surfaced","reason":"paused"}`)
+		peer.send(
+			`{"type":"ack","requestId":"push-1","sessionId":"s1","seq":4,"fate":"surfaced","reason":"paused"}`)
 		got := receive(t, c)
 		want := []providers.Receipt{{Session: "s3", Seq: 9, Fate: providers.Delivered},
 			{Session: "s1", Seq: 4, Fate: providers.Surfaced, Reason: "paused"}}
@@ -391,14 +420,16 @@ func TestBroadcast(t *testing.T) {
 
 		// To one of them, and to a session that does not exist.
 		c = pushed(t.Context(), p, providers.Event{Text: "hi", Session: "s2"})
-		peer.expect(`{"type":"push","event":"hi","sessionId":"s2","level":"surface","requestId":"push-2"}`)
+		peer.expect(
+			`{"type":"push","event":"hi","sessionId":"s2","level":"surface","requestId":"push-2"}`)
 		peer.send(`{"type":"ack","requestId":"push-2","sessionId":"s2","seq":1,"fate":"delivered"}`)
 		if got := receive(t, c); got.err != nil || got.receipt.Session != "s2" {
 			t.Errorf(`got %+v, want no error and Session "s2"`, got)
 		}
 		c = pushed(t.Context(), p, providers.Event{Text: "hi"})
 		peer.expect(`{"type":"push","event":"hi","level":"surface","requestId":"push-3"}`)
-		peer.send(`{"type":"error","code":"INVALID_SESSION","message":"push.sessionId: is required","replyTo":"push","requestId":"push-3"}`)
+		peer.send(
+			`{"type":"error","code":"INVALID_SESSION","message":"push.sessionId: is required","replyTo":"push","requestId":"push-3"}`)
 		if got := receive(t, c); codeOf(got.err) != providers.CodeInvalidSession {
 			t.Errorf("got %v, want INVALID_SESSION", got.err)
 		}
@@ -407,48 +438,58 @@ func TestBroadcast(t *testing.T) {
 
 // A queued event is followed to its turn, if that is asked for.
 func TestWaitDelivered(t *testing.T) {
-	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
-		for i, tt := range []struct {
-			fates []string
-			want  providers.Fate
-		}{
-			{[]string{"queued", "delivered"}, providers.Delivered},
-			{[]string{"queued", "surfaced"}, providers.Surfaced},
-			{[]string{"queued", "dropped"}, providers.Dropped},
-			{[]string{"stored"}, providers.Stored},
-		} {
-			c := pushed(t.Context(), p, providers.Event{Text: "hi", Level: providers.Inject}, providers.WaitDelivered)
+	bound(t,
+		func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
+			for i, tt := range []struct {
+				fates []string
+				want  providers.Fate
+			}{
+				{[]string{"queued", "delivered"}, providers.Delivered},
+				{[]string{"queued", "surfaced"}, providers.Surfaced},
+				{[]string{"queued", "dropped"}, providers.Dropped},
+				{[]string{"stored"}, providers.Stored},
+			} {
+				c := pushed(t.Context(), p, providers.Event{Text: "hi", Level: providers.Inject},
+					providers.WaitDelivered)
+				peer.next("push")
+				for n, fate := range tt.fates {
+					synctest.Wait()
+					if len(c) != 0 {
+						t.Fatalf("%v: returned after %d receipts, want none", tt.fates, n)
+					}
+					peer.send(
+						fmt.Sprintf(
+							`{"type":"ack","requestId":"push-%d","sessionId":"s1","seq":7,"fate":%q}`, i+1,
+							fate))
+					if fate == "queued" {
+						pass(time.Hour)
+					}
+				}
+				if got := receive(t, c); got.err != nil || got.receipt.Fate != tt.want ||
+					got.receipt.Seq != 7 {
+					t.Errorf("%v: got %+v, want no error, Fate %v and Seq 7", tt.fates, got,
+						tt.want)
+				}
+			}
+			// The second receipt of one that was not waited for is no news.
+			c := pushed(t.Context(), p, providers.Event{Text: "hi", Level: providers.Inject})
 			peer.next("push")
-			for n, fate := range tt.fates {
-				synctest.Wait()
-				if len(c) != 0 {
-					t.Fatalf("%v: returned after %d receipts, want none", tt.fates, n)
-				}
-				peer.send(fmt.Sprintf(`{"type":"ack","requestId":"push-%d","sessionId":"s1","seq":7,"fate":%q}`, i+1,
-					fate))
-				if fate == "queued" {
-					pass(time.Hour)
-				}
+			peer.send(
+				`{"type":"ack","requestId":"push-5","sessionId":"s1","seq":8,"fate":"queued"}`)
+			if got := receive(t, c); got.receipt.Fate != providers.Queued {
+				t.Errorf("got %+v, want %v", got, providers.Queued)
 			}
-			if got := receive(t, c); got.err != nil || got.receipt.Fate != tt.want || got.receipt.Seq != 7 {
-				t.Errorf("%v: got %+v, want no error, Fate %v and Seq 7", tt.fates, got, tt.want)
+			peer.send(
+				`{"type":"ack","requestId":"push-5","sessionId":"s1","seq":8,"fate":"delivered"}`)
+			// The end of the session ends the wait.
+			c = pushed(t.Context(), p, providers.Event{Text: "hi", Level: providers.Inject},
+				providers.WaitDelivered)
+			peer.next("push")
+			peer.send(
+				`{"type":"ack","requestId":"push-6","sessionId":"s1","seq":9,"fate":"queued"}`)
+			peer.list("sessions.updated")
+			if got := receive(t, c); codeOf(got.err) != providers.CodeInvalidSession {
+				t.Errorf("got %v, want INVALID_SESSION", got.err)
 			}
-		}
-		// The second receipt of one that was not waited for is no news.
-		c := pushed(t.Context(), p, providers.Event{Text: "hi", Level: providers.Inject})
-		peer.next("push")
-		peer.send(`{"type":"ack","requestId":"push-5","sessionId":"s1","seq":8,"fate":"queued"}`)
-		if got := receive(t, c); got.receipt.Fate != providers.Queued {
-			t.Errorf("got %+v, want %v", got, providers.Queued)
-		}
-		peer.send(`{"type":"ack","requestId":"push-5","sessionId":"s1","seq":8,"fate":"delivered"}`)
-		// The end of the session ends the wait.
-		c = pushed(t.Context(), p, providers.Event{Text: "hi", Level: providers.Inject}, providers.WaitDelivered)
-		peer.next("push")
-		peer.send(`{"type":"ack","requestId":"push-6","sessionId":"s1","seq":9,"fate":"queued"}`)
-		peer.list("sessions.updated")
-		if got := receive(t, c); codeOf(got.err) != providers.CodeInvalidSession {
-			t.Errorf("got %v, want INVALID_SESSION", got.err)
-		}
-	})
+		})
 }

@@ -40,7 +40,8 @@ func startBench(b *testing.B, dir, kind string) *benchProvider {
 	b.Helper()
 	p := &benchProvider{b: b, conns: make(chan *websocket.Conn, 1), addr: "127.0.0.1:0"}
 	p.listen()
-	env := []string{"TAP_GATEWAY_URL=ws://" + p.addr, "TAP_PROVIDER_TOKEN=ptk-1", "COPILOT_HOME=" + b.TempDir()}
+	env := []string{"TAP_GATEWAY_URL=ws://" + p.addr, "TAP_PROVIDER_TOKEN=ptk-1",
+		"COPILOT_HOME=" + b.TempDir()}
 	p.cmd = nodeCommand(dir, env, "node", filepath.Join("test", "bench.mjs"), kind)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -68,11 +69,12 @@ func (p *benchProvider) listen() {
 		p.b.Fatal(err)
 	}
 	p.addr = ln.Addr().String()
-	p.srv = &http.Server{Handler: taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ws, err := websocket.Accept(w, r, nil); err == nil {
-			p.conns <- ws
-		}
-	}), "ptk-1")}
+	p.srv = &http.Server{Handler: taptest.Proving(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if ws, err := websocket.Accept(w, r, nil); err == nil {
+				p.conns <- ws
+			}
+		}), "ptk-1")}
 	go func() { _ = p.srv.Serve(ln) }()
 }
 
@@ -81,7 +83,8 @@ func (p *benchProvider) bind() {
 	p.read()
 	p.write(`{"type":"sessions","active":[{"id":"s1","label":"one","cwd":"/s1"}]}`)
 	p.read()
-	p.write(`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-1"}`)
+	p.write(
+		`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-1"}`)
 }
 
 func (p *benchProvider) write(text string) {
@@ -99,8 +102,10 @@ func (p *benchProvider) read() []byte {
 }
 
 func (p *benchProvider) call(id int) {
-	p.write(fmt.Sprintf(`{"type":"tool.call","id":"0199b6f2-%012d","sessionId":"s1","tool":"echo","args":{"text":`+
-		`"the quick brown fox jumps over the lazy dog, twice a day"}}`, id))
+	p.write(
+		fmt.Sprintf(
+			`{"type":"tool.call","id":"0199b6f2-%012d","sessionId":"s1","tool":"echo","args":{"text":`+
+				`"the quick brown fox jumps over the lazy dog, twice a day"}}`, id))
 }
 
 // p50 returns the median of n calls, one after the other.
@@ -117,7 +122,8 @@ func (p *benchProvider) p50(n int) float64 {
 	return median(took)
 }
 
-// perCPUSecond returns how many calls the provider answers in a second of its own processor time, 64 in flight.
+// perCPUSecond returns how many calls the provider answers in a second of its own processor time,
+// 64 in flight.
 func (p *benchProvider) perCPUSecond(n int) float64 {
 	before := p.cpu()
 	for i := range n + 64 {
@@ -157,8 +163,8 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// BenchmarkNode compares the Node SDK with a bare ws client that answers the same frames. Both are measured in turn,
-// and the ratio is the median of the rounds' ratios.
+// BenchmarkNode compares the Node SDK with a bare ws client that answers the same frames. Both are
+// measured in turn, and the ratio is the median of the rounds' ratios.
 func BenchmarkNode(b *testing.B) {
 	dir := nodePackage(b)
 	var ratios, rate, connect, connectCPU, back []float64

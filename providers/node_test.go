@@ -42,12 +42,14 @@ func nodePackage(t testing.TB) (dir string) {
 	return dir
 }
 
-// nodeCommand makes a command that runs in a directory, without the variables by which a provider finds a gateway.
+// nodeCommand makes a command that runs in a directory, without the variables by which a provider
+// finds a gateway.
 func nodeCommand(dir string, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); !strings.HasPrefix(name, "TAP_") && name != "COPILOT_HOME" {
+		if name, _, _ := strings.Cut(v, "="); !strings.HasPrefix(name, "TAP_") &&
+			name != "COPILOT_HOME" {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
@@ -65,7 +67,8 @@ func runNode(t *testing.T, dir, name string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := filepath.Join(docs, "providers.md") + ":" + filepath.Join(docs, "providers-node.md")
+	documents := filepath.Join(docs, "providers.md") + ":" + filepath.Join(docs,
+		"providers-node.md")
 	env := []string{"COPILOT_HOME=" + t.TempDir(), "DOCUMENTS=" + documents + ":README.md"}
 	cmd := nodeCommand(dir, env, name, args...)
 	var out, stderr bytes.Buffer
@@ -87,7 +90,8 @@ func TestNodeScenarios(t *testing.T) {
 	playSDK(t, "node", filepath.Join(nodePackage(t), "test", "sample.mjs"))
 }
 
-// TestNode runs the tests that the Node SDK has in its own language, and the compiler over its types.
+// TestNode runs the tests that the Node SDK has in its own language, and the compiler over its
+// types.
 func TestNode(t *testing.T) {
 	dir := nodePackage(t)
 	t.Run("types", func(t *testing.T) {
@@ -102,16 +106,18 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestNodePackage installs the packed SDK into an empty directory, without a network or a cache, and uses it there.
+// TestNodePackage installs the packed SDK into an empty directory, without a network or a cache,
+// and uses it there.
 func TestNodePackage(t *testing.T) {
 	into, packed := t.TempDir(), t.TempDir()
 	npm := func(dir string, args ...string) {
 		t.Helper()
-		runNode(t, dir, "npm", append(args, "--offline", "--cache="+t.TempDir(), "--no-audit", "--no-fund",
-			"--update-notifier=false")...)
+		runNode(t, dir, "npm", append(args, "--offline", "--cache="+t.TempDir(), "--no-audit",
+			"--no-fund", "--update-notifier=false")...)
 	}
 	npm(nodePackage(t), "pack", "--pack-destination", packed)
-	npm(into, "pack", "--ignore-scripts", "--pack-destination", packed, filepath.Join(nodeModules(t), "ws"))
+	npm(into, "pack", "--ignore-scripts", "--pack-destination", packed,
+		filepath.Join(nodeModules(t), "ws"))
 	files, err := filepath.Glob(filepath.Join(packed, "*.tgz"))
 	if err != nil || len(files) != 2 {
 		t.Fatalf("npm packed %v (%v), want two files", files, err)
@@ -132,13 +138,15 @@ func TestNodePackage(t *testing.T) {
 	for i, file := range listed {
 		listed[i] = filepath.Base(file)
 	}
-	if got, want := strings.Join(listed, " "), "README.md index.d.mts index.mjs lib package.json"; got != want {
+	if got, want := strings.Join(listed,
+		" "), "README.md index.d.mts index.mjs lib package.json"; got != want {
 		t.Errorf("the package has %s, want %s", got, want)
 	}
 	checkNodeUser(t, into)
 }
 
-// checkNodeUser compiles a program in TypeScript that uses the installed package, and one that uses it wrongly.
+// checkNodeUser compiles a program in TypeScript that uses the installed package, and one that uses
+// it wrongly.
 func checkNodeUser(t *testing.T, dir string) {
 	t.Helper()
 	const program = `import { createProvider, type Receipt } from "tapgw-provider";
@@ -154,8 +162,8 @@ console.log(fate);
 		if err := os.WriteFile(file, fmt.Appendf(nil, program, text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := nodeCommand(dir, nil, "node", compiler, "--noEmit", "--strict", "--target", "es2022", "--module",
-			"nodenext", "--typeRoots", types, "--types", "node", "--skipLibCheck", file)
+		cmd := nodeCommand(dir, nil, "node", compiler, "--noEmit", "--strict", "--target", "es2022",
+			"--module", "nodenext", "--typeRoots", types, "--types", "node", "--skipLibCheck", file)
 		if out, err := cmd.CombinedOutput(); (err == nil) != valid {
 			t.Errorf("compiling surface(%s): %v, want success: %v\n%s", text, err, valid, out)
 		}
@@ -167,8 +175,10 @@ func TestNodeStorm(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	dir, token := nodePackage(t), w.gateway.InstanceToken()
-	env := []string{"TAP_GATEWAY_URL=" + w.url, "TAP_PROVIDER_TOKEN=" + token, "COPILOT_HOME=" + t.TempDir()}
-	stop, done := startProcess(t, nodeCommand(dir, env, "node", filepath.Join("test", "sample.mjs"), "echo"))
+	env := []string{"TAP_GATEWAY_URL=" + w.url, "TAP_PROVIDER_TOKEN=" + token,
+		"COPILOT_HOME=" + t.TempDir()}
+	stop, done := startProcess(t, nodeCommand(dir, env, "node", filepath.Join("test", "sample.mjs"),
+		"echo"))
 	<-s.tools
 	stormCalls(t, s)
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -28,7 +28,8 @@ type sessionOffer struct {
 // clone returns a copy whose maps may be changed. Its slices are shared.
 func (o *offer) clone() *offer {
 	c := *o
-	c.transforms, c.filters, c.perSession = maps.Clone(o.transforms), maps.Clone(o.filters), maps.Clone(o.perSession)
+	c.transforms, c.filters, c.perSession = maps.Clone(o.transforms), maps.Clone(o.filters),
+		maps.Clone(o.perSession)
 	return &c
 }
 
@@ -55,8 +56,11 @@ func (o *offer) changeTools(session string, edit func([]Tool) []Tool) error {
 	limited := func(tools []Tool) ([]Tool, error) {
 		tools = edit(tools)
 		if len(tools) > protocol.MaxTools {
-			return nil, fmt.Errorf("%d tools are over the limit of %d: use another provider, with a name of its own",
-				len(tools), protocol.MaxTools)
+			return nil,
+				fmt.Errorf(
+					"%d tools are over the limit of %d: use another provider, with a "+
+						"name of its own",
+					len(tools), protocol.MaxTools)
 		}
 		return tools, nil
 	}
@@ -94,7 +98,8 @@ func (o *offer) hasSessionTools() bool {
 	return false
 }
 
-// hello makes the hello with the offer as it is now. From then on, link sends the changes if it is not nil.
+// hello makes the hello with the offer as it is now. From then on, link sends the changes if it is
+// not nil.
 func (p *Provider) hello(link *conn) *protocol.Hello {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,8 +134,8 @@ func (p *Provider) hello(link *conn) *protocol.Hello {
 	return m
 }
 
-// wireTools makes the wire form of tools. It is never nil, because a missing list means something else than an
-// empty one.
+// wireTools makes the wire form of tools. It is never nil, because a missing list means something
+// else than an empty one.
 func wireTools(tools []Tool) []protocol.Tool {
 	wire := make([]protocol.Tool, len(tools))
 	for i, t := range tools {
@@ -154,13 +159,15 @@ func (p *Provider) sessionChanges(session string) []*change {
 	if special.tools != nil {
 		list = append(list, &change{what: "updating the tools", session: session,
 			message: func(_ *offer, session, id string) protocol.Message {
-				return &protocol.ToolsUpdate{RequestID: id, SessionID: session, Tools: wireTools(special.tools)}
+				return &protocol.ToolsUpdate{RequestID: id, SessionID: session,
+					Tools: wireTools(special.tools)}
 			}})
 	}
 	if special.context != nil {
 		list = append(list, &change{what: "setting the context", session: session,
 			message: func(_ *offer, session, id string) protocol.Message {
-				return &protocol.ContextUpdate{RequestID: id, SessionID: session, Context: special.context}
+				return &protocol.ContextUpdate{RequestID: id, SessionID: session,
+					Context: special.context}
 			}})
 	}
 	return list
@@ -181,8 +188,8 @@ func (p *Provider) forgetSession(session string) {
 	}
 }
 
-// lookup searches the offers that the gateway may be using: the one that it has confirmed, then the one that was
-// sent and not confirmed yet.
+// lookup searches the offers that the gateway may be using: the one that it has confirmed, then the
+// one that was sent and not confirmed yet.
 func lookup[T any](p *Provider, find func(*offer) (T, bool)) (T, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,18 +30,22 @@ type changed struct {
 // confirm answers an update that the provider sent.
 func (p *peer) confirm(m object, session string, revision int) {
 	p.t.Helper()
-	p.send(fmt.Sprintf(`{"type":"ack","requestId":%q,"sessionId":%q,"revision":%d}`, m["requestId"], session, revision))
+	p.send(fmt.Sprintf(`{"type":"ack","requestId":%q,"sessionId":%q,"revision":%d}`, m["requestId"],
+		session, revision))
 }
 
 // refuse answers an update, or whatever has a request id.
 func (p *peer) refuse(m object, code, text string) {
 	p.t.Helper()
-	p.send(fmt.Sprintf(`{"type":"error","code":%q,"message":%q,"replyTo":%q,"requestId":%q}`, code, text, m["type"],
-		m["requestId"]))
+	p.send(fmt.Sprintf(`{"type":"error","code":%q,"message":%q,"replyTo":%q,"requestId":%q}`, code,
+		text, m["type"], m["requestId"]))
 }
 
 // bound is a provider in a bubble that is bound to s1.
-func bound(t *testing.T, f func(t *testing.T, n *network, peer *peer, p *providers.Provider, o *providers.Options)) {
+func bound(
+	t *testing.T,
+	f func(t *testing.T, n *network, peer *peer, p *providers.Provider, o *providers.Options),
+) {
 	t.Helper()
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -71,7 +75,8 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// The hello, and the messages between it and OnBound, contain everything that was offered before the connection.
+// The hello, and the messages between it and OnBound, contain everything that was offered before
+// the connection.
 func TestHelloCarriesTheOffer(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -97,7 +102,8 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 		if r, err := p.RemoveTransform(ctx, "guidelines"); r != 0 || err != nil {
 			t.Errorf("a change without a connection returned %d, %v, want 0, nil", r, err)
 		}
-		revision(p.SetFilter(ctx, "git", providers.FilterRule{Match: "behind=0", Outcome: providers.Drop},
+		revision(p.SetFilter(ctx, "git",
+			providers.FilterRule{Match: "behind=0", Outcome: providers.Drop},
 			providers.FilterRule{Match: ".*", Outcome: providers.Keep}))
 		revision(p.SetFilter(ctx, "ci"))
 		revision(p.SetContext(ctx, "only here", "s1"))
@@ -145,11 +151,14 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 			}
 			peer.confirm(m, "s1", 1)
 		}
-		if b := receive(t, began); b != (providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1",
+		if b := receive(t, began); b != (providers.Binding{Session: "s1", CWD: "/one",
+			ProviderID: "p-1",
 			PersistDir: "/var/p/"}) {
 			t.Errorf(
 				"bound to %+v, want %+v",
-				b, (providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1", PersistDir: "/var/p/"}),
+				b,
+				(providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1",
+					PersistDir: "/var/p/"}),
 			)
 		}
 	})
@@ -162,7 +171,8 @@ func TestRestoreRefused(t *testing.T) {
 		o := n.options(providers.Options{})
 		errs := errorsOf(o)
 		p := providers.New("sample", o)
-		must[uint64](t)(p.SetFilter(t.Context(), "git", providers.FilterRule{Match: "(", Outcome: providers.Keep}))
+		must[uint64](t)(p.SetFilter(t.Context(), "git",
+			providers.FilterRule{Match: "(", Outcome: providers.Keep}))
 		run(t, p)
 		peer := g.accept()
 		peer.bind()
@@ -185,64 +195,78 @@ func TestRestoreRefused(t *testing.T) {
 
 // Each kind of change is one message, answered with a revision.
 func TestChanges(t *testing.T) {
-	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
-		ctx := t.Context()
-		var rule *providers.Rule
-		of := func(r *providers.Rule, err error) (uint64, error) {
-			if err != nil {
-				return 0, err
+	bound(t,
+		func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
+			ctx := t.Context()
+			var rule *providers.Rule
+			of := func(r *providers.Rule, err error) (uint64, error) {
+				if err != nil {
+					return 0, err
+				}
+				rule = r
+				return r.Revision, nil
 			}
-			rule = r
-			return r.Revision, nil
-		}
-		tests := []struct {
-			do   func() (uint64, error)
-			want string // without type's request id
-		}{
-			{func() (uint64, error) { return p.AddTool(ctx, fixed("a", nil, nil)) },
-				`{"type":"tools.update","tools":[{"name":"a","description":"does a","parameters":{"type":"object"}}]}`},
-			{func() (uint64, error) { return p.RemoveTool(ctx, "a") }, `{"type":"tools.update","tools":[]}`},
-			{func() (uint64, error) { return p.AddTool(ctx, fixed("b", nil, nil), "s1") },
-				`{"type":"tools.update","sessionId":"s1","tools":[{"name":"b","description":"does b","parameters":{"type":"object"}}]}`},
-			{func() (uint64, error) { return p.AddTool(ctx, fixed("c", nil, nil)) },
-				`{"type":"tools.update","tools":[{"name":"c","description":"does c","parameters":{"type":"object"}}],"remove":[]}`},
-			{func() (uint64, error) { return p.RemoveTool(ctx, "b") }, `{"type":"tools.update","remove":["b"]}`},
-			{func() (uint64, error) { return p.RemoveTool(ctx, "c", "s1") },
-				`{"type":"tools.update","sessionId":"s1","tools":[]}`},
-			{func() (uint64, error) { return p.SetTools(ctx, []providers.Tool{fixed("d", nil, nil)}) },
-				`{"type":"tools.update","tools":[{"name":"d","description":"does d","parameters":{"type":"object"}}]}`},
-			{func() (uint64, error) { return of(p.Deny(ctx, providers.Match{Tool: "x"}, "")) },
-				`{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"x"},"action":"deny"}]}`},
-			{func() (uint64, error) { return rule.Remove(ctx) }, `{"type":"hooks.update","onPreToolUse":[]}`},
-			{func() (uint64, error) { return of(p.Gate(ctx, providers.Match{}, allow)) },
-				`{"type":"hooks.update","onPreToolUse":[{"match":{},"action":"gate","gateId":"gate-1"}]}`},
-			{func() (uint64, error) { return p.Append(ctx, "tone", "b") },
-				`{"type":"hooks.update","transforms":{"tone":{"action":"append","content":"b"}}}`},
-			{func() (uint64, error) { return p.Transform(ctx, "tone", same) },
-				`{"type":"hooks.update","transforms":{"tone":{"action":"callback"}}}`},
-			{func() (uint64, error) { return p.RemoveTransform(ctx, "tone") },
-				`{"type":"hooks.update","transforms":{"tone":null}}`},
-			{func() (uint64, error) { return p.SetContext(ctx, "now") }, `{"type":"context.update","context":"now"}`},
-			{func() (uint64, error) { return p.SetContext(ctx, "", "s1") },
-				`{"type":"context.update","sessionId":"s1","context":""}`},
-			{func() (uint64, error) {
-				return p.SetFilter(ctx, "git", providers.FilterRule{Match: "x", Outcome: providers.Inject})
-			}, `{"type":"filter.set","stream":"git","rules":[{"match":"x","outcome":"inject"}]}`},
-			{func() (uint64, error) { return p.SetFilter(ctx, "git") },
-				`{"type":"filter.set","stream":"git","rules":[]}`},
-		}
-		for i, tt := range tests {
-			c := later(tt.do)
-			request := fmt.Sprintf(`"requestId":"update-%d"`, i+1)
-			peer.expect(strings.Replace(tt.want, `",`, `",`+request+`,`, 1))
-			synctest.Wait()
-			if len(c) != 0 {
-				t.Fatalf("%s: did not wait for the gateway, want none", tt.want)
+			tests := []struct {
+				do   func() (uint64, error)
+				want string // without type's request id
+			}{
+				{func() (uint64, error) { return p.AddTool(ctx, fixed("a", nil, nil)) },
+					`{"type":"tools.update","tools":[{"name":"a","description":"does a","parameters":{"type":"object"}}]}`},
+				{func() (uint64, error) {
+					return p.RemoveTool(ctx, "a")
+				}, `{"type":"tools.update","tools":[]}`},
+				{func() (uint64, error) { return p.AddTool(ctx, fixed("b", nil, nil), "s1") },
+					`{"type":"tools.update","sessionId":"s1","tools":[{"name":"b","description":"does b","parameters":{"type":"object"}}]}`},
+				{func() (uint64, error) { return p.AddTool(ctx, fixed("c", nil, nil)) },
+					`{"type":"tools.update","tools":[{"name":"c","description":"does c","parameters":{"type":"object"}}],"remove":[]}`},
+				{func() (uint64, error) {
+					return p.RemoveTool(ctx, "b")
+				}, `{"type":"tools.update","remove":["b"]}`},
+				{func() (uint64, error) { return p.RemoveTool(ctx, "c", "s1") },
+					`{"type":"tools.update","sessionId":"s1","tools":[]}`},
+				{func() (uint64, error) {
+					return p.SetTools(ctx, []providers.Tool{fixed("d", nil, nil)})
+				},
+					`{"type":"tools.update","tools":[{"name":"d","description":"does d","parameters":{"type":"object"}}]}`},
+				{func() (uint64, error) { return of(p.Deny(ctx, providers.Match{Tool: "x"}, "")) },
+					`{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"x"},"action":"deny"}]}`},
+				{func() (uint64, error) {
+					return rule.Remove(ctx)
+				}, `{"type":"hooks.update","onPreToolUse":[]}`},
+				{func() (uint64, error) { return of(p.Gate(ctx, providers.Match{}, allow)) },
+					`{"type":"hooks.update","onPreToolUse":[{"match":{},"action":"gate","gateId":"gate-1"}]}`},
+				{func() (uint64, error) { return p.Append(ctx, "tone", "b") },
+					`{"type":"hooks.update","transforms":{"tone":{"action":"append","content":"b"}}}`},
+				{func() (uint64, error) { return p.Transform(ctx, "tone", same) },
+					`{"type":"hooks.update","transforms":{"tone":{"action":"callback"}}}`},
+				{func() (uint64, error) { return p.RemoveTransform(ctx, "tone") },
+					`{"type":"hooks.update","transforms":{"tone":null}}`},
+				{func() (uint64, error) {
+					return p.SetContext(ctx, "now")
+				}, `{"type":"context.update","context":"now"}`},
+				{func() (uint64, error) { return p.SetContext(ctx, "", "s1") },
+					`{"type":"context.update","sessionId":"s1","context":""}`},
+				{func() (uint64, error) {
+					return p.SetFilter(ctx, "git",
+						providers.FilterRule{Match: "x", Outcome: providers.Inject})
+				},
+					`{"type":"filter.set","stream":"git","rules":[{"match":"x","outcome":"inject"}]}`},
+				{func() (uint64, error) { return p.SetFilter(ctx, "git") },
+					`{"type":"filter.set","stream":"git","rules":[]}`},
 			}
-			peer.send(fmt.Sprintf(`{"type":"ack",%s,"sessionId":"s1","revision":%d}`, request, 10+i))
-			if got := receive(t, c); got != (changed{uint64(10 + i), nil}) {
-				t.Errorf("%s: got %v, want %v", tt.want, got, changed{uint64(10 + i), nil})
+			for i, tt := range tests {
+				c := later(tt.do)
+				request := fmt.Sprintf(`"requestId":"update-%d"`, i+1)
+				peer.expect(strings.Replace(tt.want, `",`, `",`+request+`,`, 1))
+				synctest.Wait()
+				if len(c) != 0 {
+					t.Fatalf("%s: did not wait for the gateway, want none", tt.want)
+				}
+				peer.send(fmt.Sprintf(`{"type":"ack",%s,"sessionId":"s1","revision":%d}`, request,
+					10+i))
+				if got := receive(t, c); got != (changed{uint64(10 + i), nil}) {
+					t.Errorf("%s: got %v, want %v", tt.want, got, changed{uint64(10 + i), nil})
+				}
 			}
-		}
-	})
+		})
 }

@@ -29,7 +29,8 @@ const pairedPrefix = "ext-tok-"
 // A code is valid for one try and two minutes; then ask's context ends. A wrong code is the
 // [*Error] AUTH_FAILED. Calling Pair again shows another code, five times a minute.
 func (p *Provider) Pair(ctx context.Context,
-	ask func(ctx context.Context, prompt string) (code string, err error)) (token string, err error) {
+	ask func(ctx context.Context, prompt string) (code string, err error)) (token string,
+	err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("pairing provider %q: %w", p.name, err)
 	}
@@ -48,7 +49,8 @@ func (p *Provider) Pair(ctx context.Context,
 		return fail(err)
 	}
 	p.mu.Lock()
-	p.paired = endpoint{url: url, token: token, fixedToken: true, fromUser: p.opts.URL != "" || os.Getenv(envURL) != ""}
+	p.paired = endpoint{url: url, token: token, fixedToken: true, fromUser: p.opts.URL != "" ||
+		os.Getenv(envURL) != ""}
 	p.mu.Unlock()
 	return token, nil
 }
@@ -156,7 +158,8 @@ func (s *pairing) begin(ctx context.Context, auth *protocol.Auth) (prompt string
 	return question.Prompt, nil
 }
 
-// next reads the next auth.pairing or sessions. An error message of the gateway is returned as an [*Error].
+// next reads the next auth.pairing or sessions. An error message of the gateway is returned as an
+// [*Error].
 func (s *pairing) next(ctx context.Context) (protocol.Message, error) {
 	for {
 		_, data, err := s.ws.Read(ctx)

@@ -43,14 +43,16 @@ func TestPair(t *testing.T) {
 			return "847293", nil
 		})
 		peer := g.accept()
-		peer.expect(`{"type":"auth","mode":"pair","session":"s1","name":"browser","instance":"tab"}`)
+		peer.expect(
+			`{"type":"auth","mode":"pair","session":"s1","name":"browser","instance":"tab"}`)
 		peer.send(`{"type":"weather"}`)
 		peer.send(pairPrompt)
 		if got := receive(t, prompts); got != "Enter the code" {
 			t.Errorf("asked %q, want %q", got, "Enter the code")
 		}
 		peer.expect(`{"type":"auth.confirm","code":"847293"}`)
-		peer.send(`{"type":"sessions","token":"ext-tok-1","active":[{"id":"s1","label":"","cwd":"/"}]}`)
+		peer.send(
+			`{"type":"sessions","token":"ext-tok-1","active":[{"id":"s1","label":"","cwd":"/"}]}`)
 		if got := receive(t, c); got != (paired{"ext-tok-1", nil}) {
 			t.Errorf("got %v, want %v", got, paired{"ext-tok-1", nil})
 		}
@@ -71,7 +73,8 @@ func TestPair(t *testing.T) {
 		peer.ack("s1")
 		synctest.Wait()
 		// Its end is the end of the pairing.
-		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
 		peer.next("shutdown.ready")
 		peer.next("goodbye")
 		if err := r.wait(); !errors.Is(err, providers.ErrNotPaired) {
@@ -87,14 +90,16 @@ func TestPairingOver(t *testing.T) {
 		"session gone": func(peer *peer) {
 			peer.send(`{"type":"sessions","active":[{"id":"s2","label":""}]}`)
 			peer.next("hello")
-			peer.send(`{"type":"error","code":"INVALID_SESSION","message":"not open to this token","replyTo":"hello"}`)
+			peer.send(
+				`{"type":"error","code":"INVALID_SESSION","message":"not open to this token","replyTo":"hello"}`)
 		},
 	}
 	for name, then := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
 				g := n.gateway(t)
-				r := run(t, providers.New("browser", n.options(providers.Options{Token: "ext-tok-1"})))
+				r := run(t,
+					providers.New("browser", n.options(providers.Options{Token: "ext-tok-1"})))
 				peer := g.accept()
 				peer.next("auth")
 				then(peer)
@@ -116,15 +121,21 @@ func TestPairFails(t *testing.T) {
 		"wrong code": {typing("000000"), func(p *peer) {
 			p.send(pairPrompt)
 			p.next("auth.confirm")
-			p.send(`{"type":"error","code":"AUTH_FAILED","message":"the pairing code is wrong","replyTo":"auth.confirm"}`)
+			p.send(
+				`{"type":"error","code":"AUTH_FAILED","message":"the pairing code is wrong","replyTo":"auth.confirm"}`)
 		}, "AUTH_FAILED: the pairing code is wrong"},
 		"no session": {nil, func(p *peer) {
-			p.send(`{"type":"error","code":"INVALID_SESSION","message":"there is no session","replyTo":"auth"}`)
+			p.send(
+				`{"type":"error","code":"INVALID_SESSION","message":"there is no session","replyTo":"auth"}`)
 		}, "INVALID_SESSION: there is no session"},
-		"no pairing": {nil, func(p *peer) { p.send(`{"type":"sessions","active":[]}`) }, "does it know pairing?"},
-		"no answer":  {nil, func(*peer) {}, "deadline exceeded"},
-		"gone":       {nil, func(p *peer) { p.cut() }, "the gateway went away"},
-		"not typed": {func(context.Context, string) (string, error) { return "", errors.New("the user has left") },
+		"no pairing": {nil, func(p *peer) {
+			p.send(`{"type":"sessions","active":[]}`)
+		}, "does it know pairing?"},
+		"no answer": {nil, func(*peer) {}, "deadline exceeded"},
+		"gone":      {nil, func(p *peer) { p.cut() }, "the gateway went away"},
+		"not typed": {func(context.Context, string) (string, error) {
+			return "", errors.New("the user has left")
+		},
 			func(p *peer) {
 				p.send(pairPrompt)
 				p.closed()
@@ -133,7 +144,10 @@ func TestPairFails(t *testing.T) {
 			p.send(pairPrompt)
 			p.closed()
 		}, "auth.confirm.code: is required"},
-		"expired": {func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() },
+		"expired": {func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		},
 			func(p *peer) {
 				p.send(pairPrompt)
 				pass(2 * time.Minute)
@@ -159,7 +173,8 @@ func TestPairFails(t *testing.T) {
 				peer.expect(`{"type":"auth","mode":"pair","name":"browser"}`)
 				tt.do(peer)
 				got := receive(t, c)
-				if got.err == nil || !strings.HasPrefix(got.err.Error(), `pairing provider "browser": `) ||
+				if got.err == nil ||
+					!strings.HasPrefix(got.err.Error(), `pairing provider "browser": `) ||
 					!strings.Contains(got.err.Error(), tt.want) {
 					t.Errorf("got %v, want %s", got.err, tt.want)
 				}
@@ -194,11 +209,13 @@ func TestPairFails(t *testing.T) {
 	t.Run("nobody there", func(t *testing.T) {
 		home(t)
 		for name, p := range map[string]*providers.Provider{
-			"connecting to":      providers.New("browser", &providers.Options{URL: "ws://127.0.0.1:1"}),
+			"connecting to": providers.New("browser",
+				&providers.Options{URL: "ws://127.0.0.1:1"}),
 			"its name must be":   providers.New(".b", nil),
 			"Options.URL: \"x\"": providers.New("browser", &providers.Options{URL: "x"}),
 		} {
-			if _, err := p.Pair(t.Context(), typing("1")); err == nil || !strings.Contains(err.Error(), name) {
+			if _, err := p.Pair(t.Context(), typing("1")); err == nil ||
+				!strings.Contains(err.Error(), name) {
 				t.Errorf("got %v, want %s", err, name)
 			}
 		}

@@ -8,9 +8,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// SetContext replaces the text that is added to each prompt of the user, in all sessions or only in these. An empty
-// text removes it. More than 8 KiB is the [*Error] PAYLOAD_TOO_LARGE (docs/protocol.md, "Context").
-func (p *Provider) SetContext(ctx context.Context, text string, sessions ...string) (revision uint64, err error) {
+// SetContext replaces the text that is added to each prompt of the user, in all sessions or only in
+// these. An empty text removes it. More than 8 KiB is the [*Error] PAYLOAD_TOO_LARGE
+// (docs/protocol.md, "Context").
+func (p *Provider) SetContext(
+	ctx context.Context, text string, sessions ...string,
+) (revision uint64, err error) {
 	return p.changeEach(ctx, sessions, func(session string) *change {
 		return &change{what: "setting the context", session: session,
 			apply: func(o *offer) error {
@@ -53,12 +56,13 @@ func (t transform) wire() *protocol.Transform {
 	return m
 }
 
-// Append adds a text to the end of a section of the system prompt (docs/protocol.md, "Transforms"). A provider has
-// one change of each section; a later call of Append, [Provider.Prepend], [Provider.Replace] or
-// [Provider.Transform] replaces it.
+// Append adds a text to the end of a section of the system prompt (docs/protocol.md, "Transforms").
+// A provider has one change of each section; a later call of Append, [Provider.Prepend],
+// [Provider.Replace] or [Provider.Transform] replaces it.
 //
-// Every provider may append. An external provider needs a grant for the other changes, and no provider may make them in
-// the sections "safety" and "identity"; the [*Error] is then UNAUTHORIZED.
+// Every provider may append. An external provider needs a grant for the other changes, and no
+// provider may make them in the sections "safety" and "identity"; the [*Error] is then
+// UNAUTHORIZED.
 func (p *Provider) Append(ctx context.Context, section, text string) (revision uint64, err error) {
 	return p.transform(ctx, section, &transform{action: protocol.TransformAppend, content: text})
 }
@@ -73,15 +77,20 @@ func (p *Provider) Replace(ctx context.Context, section, text string) (revision 
 	return p.transform(ctx, section, &transform{action: protocol.TransformReplace, content: text})
 }
 
-// Transform makes a function write a section anew for each prompt; see [Provider.Append]. The function has two
-// seconds, then its context ends. If it takes longer, returns an error or panics, the section stays as it is.
-func (p *Provider) Transform(ctx context.Context, section string, rewrite func(ctx context.Context, s Section) (string,
-	error)) (revision uint64, err error) {
-	return p.transform(ctx, section, &transform{action: protocol.TransformCallback, rewrite: rewrite})
+// Transform makes a function write a section anew for each prompt; see [Provider.Append]. The
+// function has two seconds, then its context ends. If it takes longer, returns an error or panics,
+// the section stays as it is.
+func (p *Provider) Transform(ctx context.Context, section string,
+	rewrite func(ctx context.Context, s Section) (string,
+		error)) (revision uint64, err error) {
+	return p.transform(ctx, section, &transform{action: protocol.TransformCallback,
+		rewrite: rewrite})
 }
 
 // RemoveTransform removes the provider's change of a section; see [Provider.Append].
-func (p *Provider) RemoveTransform(ctx context.Context, section string) (revision uint64, err error) {
+func (p *Provider) RemoveTransform(
+	ctx context.Context, section string,
+) (revision uint64, err error) {
 	return p.transform(ctx, section, nil)
 }
 
@@ -123,7 +132,8 @@ func (c *conn) handleTransform(m *protocol.TransformRequest) {
 		_ = c.send(answer) // the reader notices an error
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, protocol.TransformTimeout, &CancelError{ReasonTimeout})
+	ctx, cancel := context.WithTimeoutCause(c.ctx, protocol.TransformTimeout,
+		&CancelError{ReasonTimeout})
 	s := Section{Session: m.SessionID, Name: m.Section, Current: m.Current}
 	c.run.wg.Go(func() {
 		text, err := m.Current, errors.New("its function ended its goroutine")
@@ -131,14 +141,17 @@ func (c *conn) handleTransform(m *protocol.TransformRequest) {
 			c.sendSection(ctx, answer, text, err)
 			cancel()
 		}()
-		if p := guard(c.log, "function of section "+s.Name, func() { text, err = t.rewrite(ctx, s) }); p != nil {
+		if p := guard(c.log, "function of section "+s.Name,
+			func() { text, err = t.rewrite(ctx, s) }); p != nil {
 			err = fmt.Errorf("making section %s: %w", s.Name, p)
 		}
 	})
 }
 
 // sendSection sends the text of a section, or the current text if err is not nil.
-func (c *conn) sendSection(ctx context.Context, answer *protocol.TransformResult, text string, err error) {
+func (c *conn) sendSection(
+	ctx context.Context, answer *protocol.TransformResult, text string, err error,
+) {
 	if ctx.Err() != nil {
 		c.log.Warn("section not made in time", "call", answer.CallID, "cause", context.Cause(ctx))
 		return

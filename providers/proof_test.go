@@ -41,7 +41,8 @@ func TestImpostorGetsNoToken(t *testing.T) {
 		"a relay": {relay, "is not the gateway of the token: it passes connections on: "},
 		"another gateway": {http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = fmt.Fprint(w, `{"error":{"code":"AUTH_FAILED","message":"this gateway does not know the token"}}`)
+			_, _ = fmt.Fprint(w,
+				`{"error":{"code":"AUTH_FAILED","message":"this gateway does not know the token"}}`)
 		}), "the gateway refused the token: this gateway does not know the token"},
 	} {
 		t.Run(name, func(t *testing.T) {

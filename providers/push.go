@@ -32,11 +32,12 @@ type Event struct {
 	Metadata map[string]any
 	// Prompt starts a turn with this text, if it is not empty, whatever the Level.
 	Prompt string
-	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set Session or
-	// Broadcast.
+	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set
+	// Session or Broadcast.
 	Session string
-	// Broadcast sends the event to every session that the provider is bound to. While there is no session, the
-	// gateway keeps an event of level [Keep] without a Prompt of a provider of [AllSessions] for the next session.
+	// Broadcast sends the event to every session that the provider is bound to. While there is no
+	// session, the gateway keeps an event of level [Keep] without a Prompt of a provider of
+	// [AllSessions] for the next session.
 	Broadcast bool
 }
 
@@ -45,8 +46,9 @@ type Fate string
 
 // Fates of an event.
 const (
-	Stored    Fate = "stored"    // the stream has it; the level was keep
-	Surfaced  Fate = "surfaced"  // the timeline shows it; a Reason says why the model does not get it
+	Stored Fate = "stored" // the stream has it; the level was keep
+	// the timeline shows it; a Reason says why the model does not get it
+	Surfaced  Fate = "surfaced"
 	Queued    Fate = "queued"    // the model gets it when the session is idle
 	Delivered Fate = "delivered" // the model has got it
 	Dropped   Fate = "dropped"   // the stream's filter dropped it, or the session has ended
@@ -55,34 +57,41 @@ const (
 // Receipt is the gateway's report about an event. The zero Receipt comes from a gateway that sends
 // no receipts: the event was sent and not refused.
 type Receipt struct {
-	Session string // the id of the session that got it; [AllSessions] if the gateway keeps it for the next session
+	// the id of the session that got it; [AllSessions] if the gateway keeps it for the next session
+	Session string
 	Seq     uint64 // the event's number in the session
 	Fate    Fate
 	Reason  string // why it went less far than its level
-	// Each has a receipt for each session that got a broadcast, in no particular order. The other fields are then zero.
+	// Each has a receipt for each session that got a broadcast, in no particular order. The other
+	// fields are then zero.
 	Each []Receipt
 }
 
-// ackWait is how long to wait for an answer that may not come: gateways of the core profile answer only if they refuse.
+// ackWait is how long to wait for an answer that may not come: gateways of the core profile answer
+// only if they refuse.
 const ackWait = 250 * time.Millisecond
 
-// likelyWait is how long a push waits for the first receipt of a gateway that is likely to give them.
+// likelyWait is how long a push waits for the first receipt of a gateway that is likely to give
+// them.
 const likelyWait = 5 * time.Second
 
 // PushOption is an option of [Provider.Push].
 type PushOption func(*request)
 
-// WaitDelivered makes [Provider.Push] wait until a [Queued] event has another fate: it was delivered, surfaced
-// instead, or dropped (docs/protocol.md, "Receipts"). Push does not wait for a gateway that sends no receipts.
+// WaitDelivered makes [Provider.Push] wait until a [Queued] event has another fate: it was
+// delivered, surfaced instead, or dropped (docs/protocol.md, "Receipts"). Push does not wait for a
+// gateway that sends no receipts.
 func WaitDelivered(r *request) { r.untilDelivered = true }
 
-// Push sends an event to a session and returns the gateway's receipt (docs/protocol.md, "Pushes"). The error wraps
-// [ErrNotConnected], the context's error, or the [*Error] with which the gateway refused the event: RATE_LIMITED
-// for more than ten a second, INVALID_JSON for an event without Text and Prompt. If only some sessions got a
-// broadcast, Push returns their receipts with the error.
+// Push sends an event to a session and returns the gateway's receipt (docs/protocol.md, "Pushes").
+// The error wraps [ErrNotConnected], the context's error, or the [*Error] with which the gateway
+// refused the event: RATE_LIMITED for more than ten a second, INVALID_JSON for an event without
+// Text and Prompt. If only some sessions got a broadcast, Push returns their receipts with the
+// error.
 func (p *Provider) Push(ctx context.Context, e Event, opts ...PushOption) (Receipt, error) {
 	m := &protocol.Push{
-		Stream: e.Stream, SessionID: e.Session, Event: e.Text, Prompt: e.Prompt, Level: protocol.Level(e.Level),
+		Stream: e.Stream, SessionID: e.Session, Event: e.Text, Prompt: e.Prompt,
+		Level:     protocol.Level(e.Level),
 		Broadcast: e.Broadcast,
 	}
 	if e.Level == "" {
@@ -115,20 +124,23 @@ func (p *Provider) Keep(ctx context.Context, text string) error {
 	return err
 }
 
-// Surface stores text and shows it in the session's timeline. It is [Provider.Push] with the level [Surface].
+// Surface stores text and shows it in the session's timeline. It is [Provider.Push] with the level
+// [Surface].
 func (p *Provider) Surface(ctx context.Context, text string) error {
 	_, err := p.Push(ctx, Event{Text: text, Level: Surface})
 	return err
 }
 
-// Inject stores text, shows it and sends it to the model. It is [Provider.Push] with the level [Inject].
+// Inject stores text, shows it and sends it to the model. It is [Provider.Push] with the level
+// [Inject].
 func (p *Provider) Inject(ctx context.Context, text string) error {
 	_, err := p.Push(ctx, Event{Text: text, Level: Inject})
 	return err
 }
 
 // errCutOff is the error of a request that the gateway may have got or not.
-var errCutOff = fmt.Errorf("%w any more: the connection ended before the gateway answered", ErrNotConnected)
+var errCutOff = fmt.Errorf("%w any more: the connection ended before the gateway answered",
+	ErrNotConnected)
 
 // request is a push, a query or an answer to a question that waits for the gateway's answer, for
 // each session once. The connection's mu guards it until done is closed.
@@ -150,7 +162,8 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 	case m.Broadcast && (m.Level != protocol.LevelKeep || m.Prompt != ""):
 		return Receipt{}, ErrNotConnected
 	default:
-		// One answer comes: that the gateway keeps the broadcast for the next session, or which field is missing.
+		// One answer comes: that the gateway keeps the broadcast for the next session, or which
+		// field is missing.
 		due = map[string]bool{"": true}
 	}
 	r := &request{typ: protocol.TypePush, due: due}
@@ -175,8 +188,9 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 		case <-r.done:
 		case <-silent:
 			c.mu.Lock()
-			silent, waiting = nil, c.givesReceipts // another answer may have shown that this one comes
-			c.receiptWait = ackWait                // after a silence the next ones are silent, too
+			// another answer may have shown that this one comes
+			silent, waiting = nil, c.givesReceipts
+			c.receiptWait = ackWait // after a silence the next ones are silent, too
 			c.mu.Unlock()
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -187,8 +201,8 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 	return c.outcome(r, m.Broadcast, err)
 }
 
-// addRequest registers a request. It returns its id, and how long a push waits for a receipt; 0 if the gateway is known
-// to give them.
+// addRequest registers a request. It returns its id, and how long a push waits for a receipt; 0 if
+// the gateway is known to give them.
 func (c *conn) addRequest(prefix string, r *request) (id string, receiptWait time.Duration) {
 	r.done = make(chan struct{})
 	c.mu.Lock()
@@ -248,7 +262,8 @@ func (c *conn) handleReceipt(m *protocol.Ack) {
 	r.noteAnswer(m.SessionID)
 }
 
-// noteAnswer notes that a session has answered; "" stands for all. The caller holds the connection's mu.
+// noteAnswer notes that a session has answered; "" stands for all. The caller holds the
+// connection's mu.
 func (r *request) noteAnswer(session string) {
 	if len(r.due) == 0 {
 		return
@@ -262,8 +277,8 @@ func (r *request) noteAnswer(session string) {
 	}
 }
 
-// failRequest gives an error to the request that it is about, and reports whether there is one. An error
-// without a request id is about the only request of its type, if there is only one.
+// failRequest gives an error to the request that it is about, and reports whether there is one. An
+// error without a request id is about the only request of its type, if there is only one.
 func (c *conn) failRequest(m *protocol.Error, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,8 +322,9 @@ func (c *conn) endSession(session string) {
 	delete(c.sessions, session)
 	for _, r := range c.requests {
 		if r.due[session] {
-			r.err = errors.Join(r.err, &Error{Code: CodeInvalidSession, Message: fmt.Sprintf("session %q has ended",
-				session)})
+			r.err = errors.Join(r.err,
+				&Error{Code: CodeInvalidSession, Message: fmt.Sprintf("session %q has ended",
+					session)})
 			if len(r.due) > 1 {
 				r.noteAnswer(session)
 			} else {

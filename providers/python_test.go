@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// systemPython is Debian's own interpreter, which has its python3-websockets; another python3 may come first on PATH.
+// systemPython is Debian's own interpreter, which has its python3-websockets; another python3 may
+// come first on PATH.
 const systemPython = "/usr/bin/python3"
 
 // python makes a command of the interpreter in providers/python.
@@ -23,7 +24,8 @@ func python(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestPythonUnits runs the tests that the Python SDK has of its own: schemas, the package, and the SDK under fire.
+// TestPythonUnits runs the tests that the Python SDK has of its own: schemas, the package, and the
+// SDK under fire.
 func TestPythonUnits(t *testing.T) {
 	t.Parallel()
 	out, err := python(t, "-B", "-m", "unittest", "discover", "-s", "tests").CombinedOutput()
@@ -38,7 +40,8 @@ func TestPythonScenarios(t *testing.T) {
 	playSDK(t, systemPython, "-B", filepath.Join("python", "tests", "sample.py"))
 }
 
-// TestPythonDocuments runs the blocks of the documents against the gateway, in the order in which they stand.
+// TestPythonDocuments runs the blocks of the documents against the gateway, in the order in which
+// they stand.
 func TestPythonDocuments(t *testing.T) {
 	for _, name := range []string{"providers.md", "providers-python.md"} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +49,10 @@ func TestPythonDocuments(t *testing.T) {
 			w.session("s1")
 			file := filepath.Join("..", "..", "docs", name)
 			cmd := python(t, "-B", filepath.Join("tests", "blocks.py"), file)
-			cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+w.url, "TAP_PROVIDER_TOKEN="+w.gateway.InstanceToken(),
-				"INTERNAL_TOKEN="+w.gateway.AdminToken(), "QUESTIONS_TOKEN="+w.withGrant("phone").Token())
+			cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+w.url,
+				"TAP_PROVIDER_TOKEN="+w.gateway.InstanceToken(),
+				"INTERNAL_TOKEN="+w.gateway.AdminToken(), "QUESTIONS_TOKEN="+
+					w.withGrant("phone").Token())
 			text, err := os.ReadFile(filepath.Join("..", "docs", name))
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +60,8 @@ func TestPythonDocuments(t *testing.T) {
 			n := strings.Count(string(text), "\n```python\n")
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), fmt.Sprintf("\n%d blocks\n", n)) {
-				t.Errorf("the blocks of the document: got %v, want that all %d ran\n%s", err, n, out)
+				t.Errorf("the blocks of the document: got %v, want that all %d ran\n%s", err, n,
+					out)
 			}
 		})
 	}

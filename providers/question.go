@@ -15,9 +15,10 @@ type QuestionKind string
 
 // Kinds of questions. There may be others.
 const (
-	QuestionPermission QuestionKind = "permission" // may something be done? Answered with a Decision
-	QuestionInput      QuestionKind = "input"      // the model asks. Answered with Text
-	QuestionForm       QuestionKind = "form"       // answered with Content that Schema allows
+	// may something be done? Answered with a Decision
+	QuestionPermission QuestionKind = "permission"
+	QuestionInput      QuestionKind = "input" // the model asks. Answered with Text
+	QuestionForm       QuestionKind = "form"  // answered with Content that Schema allows
 )
 
 // Question is a question of a session to its user, as [Options.OnQuestion] gets it. Its texts are
@@ -44,14 +45,16 @@ const (
 
 // Answer is a person's answer to a [Question]. The question's kind decides which fields it has.
 type Answer struct {
-	Decision string // of a permission: AllowOnce, AllowSession or Decline; of the others Decline, or ""
+	// of a permission: AllowOnce, AllowSession or Decline; of the others Decline, or ""
+	Decision string
 	Text     string // of an input; with Decline: the reason, for the model
 	Content  any    // of a form: a value that becomes a JSON object; may be nil
 	Person   string // the person's name for the timeline, in at most 100 bytes; it is not checked
 }
 
-// QuestionEnd is the cause of the end of a question's context, as [context.Cause] returns it, when the question is
-// over. A lost connection has the cause [*CancelError]: the question may still wait.
+// QuestionEnd is the cause of the end of a question's context, as [context.Cause] returns it, when
+// the question is over. A lost connection has the cause [*CancelError]: the question may still
+// wait.
 type QuestionEnd struct {
 	Reason string // "answered", "expired", "withdrawn" or "session.ended"; there may be others
 	By     string // of an answered one: "user", or "provider:NAME"
@@ -73,11 +76,12 @@ func (e *QuestionEnd) Error() string {
 // Unwrap returns [context.Canceled].
 func (e *QuestionEnd) Unwrap() error { return context.Canceled }
 
-// Answer answers the question, and returns nil if this answer is the one that counts. Otherwise the error is an
-// [*Error]: INVALID_STATE if the question is over (its message says who answered), INVALID_JSON for an answer that the
-// question does not take, which may then be answered again. It is the [*QuestionEnd] if the question's own context ends
-// first. After a lost connection it is [ErrNotConnected], and the answer may count or not: if the question still waits,
-// OnQuestion gets it again.
+// Answer answers the question, and returns nil if this answer is the one that counts. Otherwise the
+// error is an [*Error]: INVALID_STATE if the question is over (its message says who answered),
+// INVALID_JSON for an answer that the question does not take, which may then be answered again. It
+// is the [*QuestionEnd] if the question's own context ends first. After a lost connection it is
+// [ErrNotConnected], and the answer may count or not: if the question still waits, OnQuestion gets
+// it again.
 func (q Question) Answer(ctx context.Context, a Answer) error {
 	if err := q.answer(ctx, a); err != nil {
 		return fmt.Errorf("answering question %s: %w", q.ID, err)
@@ -86,7 +90,8 @@ func (q Question) Answer(ctx context.Context, a Answer) error {
 }
 
 func (q Question) answer(ctx context.Context, a Answer) error {
-	m := &protocol.QuestionAnswer{Question: q.ID, Decision: a.Decision, Text: a.Text, Person: a.Person}
+	m := &protocol.QuestionAnswer{Question: q.ID, Decision: a.Decision, Text: a.Text,
+		Person: a.Person}
 	if a.Content != nil {
 		var err error
 		if m.Content, err = marshal("Content", a.Content); err != nil {
@@ -118,8 +123,8 @@ func (q Question) answer(ctx context.Context, a Answer) error {
 	return err
 }
 
-// handleQuestion starts OnQuestion for a question, or ends the context of one that is over. It reports false for other
-// events.
+// handleQuestion starts OnQuestion for a question, or ends the context of one that is over. It
+// reports false for other events.
 func (c *conn) handleQuestion(m *protocol.SessionEvent) bool {
 	if m.Event != protocol.EventQuestionAsked && m.Event != protocol.EventQuestionEnded {
 		return false
@@ -149,9 +154,10 @@ func (c *conn) handleQuestion(m *protocol.SessionEvent) bool {
 // ask runs OnQuestion for a question.
 func (c *conn) ask(b *binding, m protocol.Question, f func(context.Context, Question)) {
 	q := Question{
-		ID: m.ID, Session: b.Session, Kind: QuestionKind(m.Kind), Message: m.Message, Detail: m.Detail,
-		Choices: m.Choices, Freeform: m.Freeform, Schema: json.RawMessage(m.Schema), AskedAt: m.AskedAt,
-		ExpiresAt: m.ExpiresAt, conn: c,
+		ID: m.ID, Session: b.Session, Kind: QuestionKind(m.Kind), Message: m.Message,
+		Detail:  m.Detail,
+		Choices: m.Choices, Freeform: m.Freeform, Schema: json.RawMessage(m.Schema),
+		AskedAt: m.AskedAt, ExpiresAt: m.ExpiresAt, conn: c,
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	b.questions[q.ID] = cancel

@@ -14,8 +14,8 @@ import (
 
 // withGrant makes the token of a provider file with the grant for questions.
 func (w *world) withGrant(name string) *domain.Pass {
-	return w.gateway.Issue(domain.PassSpec{Trust: domain.TrustProject, Grants: []string{"questions"}, Name: name,
-		Owner: "/home/me/providers"})
+	return w.gateway.Issue(domain.PassSpec{Trust: domain.TrustProject,
+		Grants: []string{"questions"}, Name: name, Owner: "/home/me/providers"})
 }
 
 // asked is a question that OnQuestion got, with its context.
@@ -29,8 +29,8 @@ func (w *world) answerer(name string) <-chan asked {
 	w.t.Helper()
 	heard := make(chan asked, 10)
 	bound := make(chan struct{})
-	p := providers.New(name, &providers.Options{URL: w.url, Token: w.withGrant(name).Token(), Logger: quiet,
-		OnBound:    func(context.Context, providers.Binding) { close(bound) },
+	p := providers.New(name, &providers.Options{URL: w.url, Token: w.withGrant(name).Token(),
+		Logger: quiet, OnBound: func(context.Context, providers.Binding) { close(bound) },
 		OnQuestion: func(ctx context.Context, q providers.Question) { heard <- asked{ctx, q} }})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -59,22 +59,28 @@ func ask(s *session, q domain.Question) <-chan string {
 	return answer
 }
 
-// Two providers hear of a question. The first answer counts, the second is told who was first, and the contexts of both
-// end with how the question ended.
+// Two providers hear of a question. The first answer counts, the second is told who was first, and
+// the contexts of both end with how the question ended.
 func TestQuestionsAreAnswered(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	first, second := w.answerer("chat"), w.answerer("phone")
-	answer := ask(s, domain.Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: "git push"})
+	answer := ask(s, domain.Question{Kind: adminapi.QuestionPermission, Message: "May it?",
+		Detail: "git push"})
 	a, b := receive(t, first), receive(t, second)
-	if a.ID != b.ID || a.Session != "s1" || a.Kind != providers.QuestionPermission || a.Detail != "git push" {
-		t.Errorf("the question is %+v and %+v, want one of s1 about git push", a.Question, b.Question)
+	if a.ID != b.ID || a.Session != "s1" || a.Kind != providers.QuestionPermission ||
+		a.Detail != "git push" {
+		t.Errorf("the question is %+v and %+v, want one of s1 about git push", a.Question,
+			b.Question)
 	}
 	err := a.Answer(a.ctx, providers.Answer{Decision: providers.AllowSession, Text: "x"})
-	if coded, ok := errors.AsType[*providers.Error](err); !ok || coded.Code != providers.CodeInvalidJSON {
-		t.Errorf("an answer that the question does not take: %v, want %s", err, providers.CodeInvalidJSON)
+	if coded, ok := errors.AsType[*providers.Error](err); !ok ||
+		coded.Code != providers.CodeInvalidJSON {
+		t.Errorf("an answer that the question does not take: %v, want %s", err,
+			providers.CodeInvalidJSON)
 	}
-	if err := a.Answer(a.ctx, providers.Answer{Decision: providers.AllowSession, Person: "Anna"}); err != nil {
+	if err := a.Answer(a.ctx, providers.Answer{Decision: providers.AllowSession,
+		Person: "Anna"}); err != nil {
 		t.Errorf("the first answer: %v, want no error", err)
 	}
 	if got := receive(t, answer); got != providers.AllowSession {
@@ -83,15 +89,19 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	for who, q := range map[string]asked{"chat": a, "phone": b} {
 		receive(t, q.ctx.Done())
 		end, _ := errors.AsType[*providers.QuestionEnd](context.Cause(q.ctx))
-		if end == nil || *end != (providers.QuestionEnd{Reason: "answered", By: "provider:chat", Person: "Anna"}) {
-			t.Errorf("the context of %s ended with %v, want that Anna answered by provider:chat", who,
-				context.Cause(q.ctx))
+		if end == nil ||
+			*end != (providers.QuestionEnd{Reason: "answered", By: "provider:chat",
+				Person: "Anna"}) {
+			t.Errorf("the context of %s ended with %v, want that Anna answered by provider:chat",
+				who, context.Cause(q.ctx))
 		}
 	}
 	err = b.Answer(t.Context(), providers.Answer{Decision: providers.Decline})
-	if coded, ok := errors.AsType[*providers.Error](err); !ok || coded.Code != providers.CodeInvalidState ||
+	if coded, ok := errors.AsType[*providers.Error](err); !ok ||
+		coded.Code != providers.CodeInvalidState ||
 		!strings.Contains(coded.Message, `provider chat ("Anna") answered it`) {
-		t.Errorf("the second answer: %v, want %s and who was first", err, providers.CodeInvalidState)
+		t.Errorf("the second answer: %v, want %s and who was first", err,
+			providers.CodeInvalidState)
 	}
 }
 
@@ -116,13 +126,15 @@ func TestQuestionsOfOtherKinds(t *testing.T) {
 	if got := receive(t, form); got != `{"name":"Ada"}` {
 		t.Errorf("the session got %s, want Ada", got)
 	}
-	input := ask(s, domain.Question{Kind: adminapi.QuestionInput, Message: "Which?", Choices: []string{"a", "b"}})
+	input := ask(s, domain.Question{Kind: adminapi.QuestionInput, Message: "Which?",
+		Choices: []string{"a", "b"}})
 	q = receive(t, heard)
 	if err := s.Answer(q.ID, domain.Answer{Text: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, q.ctx.Done())
-	if err := q.Answer(q.ctx, providers.Answer{Text: "b"}); err == nil || !strings.Contains(err.Error(), "user") {
+	if err := q.Answer(q.ctx, providers.Answer{Text: "b"}); err == nil ||
+		!strings.Contains(err.Error(), "user") {
 		t.Errorf("a late answer: %v, want that the user was first", err)
 	}
 	receive(t, input)
@@ -132,10 +144,11 @@ func TestQuestionsOfOtherKinds(t *testing.T) {
 func TestQuestionsNeedTheGrant(t *testing.T) {
 	w := newWorld(t)
 	w.session("s1")
-	p := providers.New("chat", &providers.Options{URL: w.url, Token: w.gateway.InstanceToken(), Logger: quiet,
-		OnQuestion: func(context.Context, providers.Question) {}})
+	p := providers.New("chat", &providers.Options{URL: w.url, Token: w.gateway.InstanceToken(),
+		Logger: quiet, OnQuestion: func(context.Context, providers.Question) {}})
 	err := p.Run(t.Context())
-	if coded, ok := errors.AsType[*providers.Error](err); !ok || coded.Code != providers.CodeUnauthorized ||
+	if coded, ok := errors.AsType[*providers.Error](err); !ok ||
+		coded.Code != providers.CodeUnauthorized ||
 		!strings.Contains(err.Error(), `grants = ["questions"]`) {
 		t.Errorf("the run: %v, want %s and what to write", err, providers.CodeUnauthorized)
 	}

@@ -20,10 +20,11 @@ import (
 const (
 	firstWait = 200 * time.Millisecond
 	maxWait   = 900 * time.Millisecond // so that a gateway is found within a second of its return
-	// maxDropWait is the longest wait for a gateway that accepts the provider and soon loses it, again and again.
+	// maxDropWait is the longest wait for a gateway that accepts the provider and soon loses it,
+	// again and again.
 	maxDropWait = 5 * time.Second
-	// refusedWait is how long a refused token is not sent again: the gateway locks out an address that sends too many
-	// wrong ones, and all providers of a machine have the same address.
+	// refusedWait is how long a refused token is not sent again: the gateway locks out an address
+	// that sends too many wrong ones, and all providers of a machine have the same address.
 	refusedWait = 30 * time.Second
 	// stopGrace is how long Run waits for the user's functions after its context has ended.
 	stopGrace = 5 * time.Second
@@ -32,7 +33,8 @@ const (
 // errRefused means that the gateway does not know the token.
 var errRefused = errors.New("the gateway refused the token")
 
-// runner is one run of a provider. The goroutine that called Run owns all fields but wg and the sequencers.
+// runner is one run of a provider. The goroutine that called Run owns all fields but wg and the
+// sequencers.
 type runner struct {
 	p        *Provider
 	metadata protocol.Raw
@@ -56,7 +58,8 @@ type reconnect struct {
 }
 
 func newRunner(p *Provider, metadata protocol.Raw) *runner {
-	r := &runner{p: p, metadata: metadata, refused: map[endpoint]time.Time{}, prepared: map[string]bool{}}
+	r := &runner{p: p, metadata: metadata, refused: map[endpoint]time.Time{},
+		prepared: map[string]bool{}}
 	r.calls = &sequencer{wg: &r.wg, limit: p.opts.MaxCalls}
 	r.events = &sequencer{wg: &r.wg, limit: 1, room: maxEvents}
 	r.callbacks = &sequencer{wg: &r.wg, limit: 1}
@@ -94,8 +97,8 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// backoff returns the wait before an attempt. It grows from 0.2 s by half each time, up to a limit. The
-// jitter only shortens it.
+// backoff returns the wait before an attempt. It grows from 0.2 s by half each time, up to a limit.
+// The jitter only shortens it.
 func backoff(attempt int, limit time.Duration) time.Duration {
 	d := firstWait
 	for range attempt {
@@ -107,8 +110,9 @@ func backoff(attempt int, limit time.Duration) time.Duration {
 	return d/2 + rand.N(d/2) //nolint:gosec // it is no secret
 }
 
-// tryEndpoints tries each endpoint once until one accepts the provider, and serves that connection until its end.
-// It returns how long the connection lasted, and whether the gateway accepted the provider at all.
+// tryEndpoints tries each endpoint once until one accepts the provider, and serves that connection
+// until its end. It returns how long the connection lasted, and whether the gateway accepted the
+// provider at all.
 func (r *runner) tryEndpoints(ctx context.Context) (
 	lasted time.Duration, accepted bool, err error) {
 	found, err := r.p.endpoints()
@@ -133,8 +137,8 @@ func (r *runner) tryEndpoints(ctx context.Context) (
 	return 0, false, err
 }
 
-// connect connects to e and serves; accepted reports whether the gateway accepted auth. It tries a reconnect token
-// first; if the gateway refuses it, the token follows at once.
+// connect connects to e and serves; accepted reports whether the gateway accepted auth. It tries a
+// reconnect token first; if the gateway refuses it, the token follows at once.
 func (r *runner) connect(ctx context.Context, e endpoint) (
 	lasted time.Duration, accepted bool, err error) {
 	if t := r.reconnect; t.token != "" && t.to == e && time.Now().Before(t.until) {
@@ -175,7 +179,8 @@ func (r *runner) report(err error) {
 	}
 }
 
-// callback runs f on a goroutine of its own after the earlier callbacks. The channel is closed when f has returned.
+// callback runs f on a goroutine of its own after the earlier callbacks. The channel is closed when
+// f has returned.
 func (r *runner) callback(f func()) <-chan struct{} {
 	done := make(chan struct{})
 	r.callbacks.add("", func() {
@@ -191,7 +196,8 @@ func (r *runner) callback(f func()) <-chan struct{} {
 func guard(log *slog.Logger, what string, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			log.Error("the user's function panicked", "function", what, "panic", v, "stack", string(debug.Stack()))
+			log.Error("the user's function panicked", "function", what, "panic", v, "stack",
+				string(debug.Stack()))
 			err = fmt.Errorf("panicked: %v", v)
 		}
 	}()
@@ -199,7 +205,8 @@ func guard(log *slog.Logger, what string, f func()) (err error) {
 	return nil
 }
 
-// waitForCallbacks waits for the user's functions that still run. It leaves behind those that ignore their context.
+// waitForCallbacks waits for the user's functions that still run. It leaves behind those that
+// ignore their context.
 func (r *runner) waitForCallbacks() {
 	done := make(chan struct{})
 	go func() {

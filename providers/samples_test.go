@@ -29,7 +29,8 @@ func sample(name, url, token string) (p *providers.Provider, before func(context
 		o.OnBound = func(ctx context.Context, b providers.Binding) {
 			_, _ = p.Push(
 				ctx,
-				providers.Event{Text: "bound to " + b.Session, Session: b.Session, Level: providers.Keep},
+				providers.Event{Text: "bound to " + b.Session, Session: b.Session,
+					Level: providers.Keep},
 			)
 		}
 	case "answerer":
@@ -41,7 +42,9 @@ func sample(name, url, token string) (p *providers.Provider, before func(context
 		o.StartupContext, o.Context = "At first.", "Always."
 	case "paired":
 		o.Token, before = "", func(ctx context.Context) error {
-			_, err := p.Pair(ctx, func(context.Context, string) (string, error) { return "123456", nil })
+			_, err := p.Pair(ctx, func(context.Context, string) (string, error) {
+				return "123456", nil
+			})
 			return err
 		}
 	}
@@ -57,12 +60,15 @@ func sample(name, url, token string) (p *providers.Provider, before func(context
 // listen pushes the events that it hears.
 func listen(p *providers.Provider) {
 	say := func(ctx context.Context, session, format string, args ...any) {
-		_, _ = p.Push(context.WithoutCancel(ctx), providers.Event{Text: fmt.Sprintf(format, args...), Session: session,
-			Level: providers.Keep})
+		_, _ = p.Push(context.WithoutCancel(ctx),
+			providers.Event{Text: fmt.Sprintf(format, args...), Session: session,
+				Level: providers.Keep})
 	}
 	providers.Subscribe(
 		p,
-		func(ctx context.Context, e providers.UserMessage) { say(ctx, e.Session, "user: %s", e.Content) },
+		func(ctx context.Context, e providers.UserMessage) {
+			say(ctx, e.Session, "user: %s", e.Content)
+		},
 	)
 	providers.Subscribe(p, func(ctx context.Context, e providers.AssistantMessage) {
 		say(ctx, e.Session, "assistant: %s (%d)", e.Content, len(e.ToolRequests))
@@ -73,11 +79,15 @@ func listen(p *providers.Provider) {
 	})
 	providers.Subscribe(
 		p,
-		func(ctx context.Context, e providers.AssistantIntent) { say(ctx, e.Session, "intent: %s", e.Intent) },
+		func(ctx context.Context, e providers.AssistantIntent) {
+			say(ctx, e.Session, "intent: %s", e.Intent)
+		},
 	)
 	providers.Subscribe(
 		p,
-		func(ctx context.Context, e providers.SessionError) { say(ctx, e.Session, "error: %s", e.Message) },
+		func(ctx context.Context, e providers.SessionError) {
+			say(ctx, e.Session, "error: %s", e.Message)
+		},
 	)
 	providers.Subscribe(p, func(ctx context.Context, e providers.Pushed) {
 		say(ctx, e.Session, "pushed: %s@%s %s: %s", e.Stream, e.Provider, e.Level, e.Text)
@@ -147,21 +157,29 @@ func (s *sampleTools) add() {
 	for name, f := range map[string]func(context.Context, sampleArgs) (any, error){
 		"echo":  func(_ context.Context, a sampleArgs) (any, error) { return a.Text, nil },
 		"value": func(_ context.Context, a sampleArgs) (any, error) { return a.Value, nil },
-		"large": func(_ context.Context, a sampleArgs) (any, error) { return strings.Repeat("x", a.Size), nil },
+		"large": func(_ context.Context, a sampleArgs) (any, error) {
+			return strings.Repeat("x", a.Size), nil
+		},
 		"parts": func(context.Context, sampleArgs) (any, error) {
 			return providers.Content{Data: map[string]int{"n": 1}, Parts: []providers.Part{
-				{Type: "text", Text: "look"}, {Type: "image", MimeType: "image/png", Data: []byte("png")},
+				{Type: "text", Text: "look"},
+				{Type: "image", MimeType: "image/png", Data: []byte("png")},
 				{Type: "resource", URI: "mem://a", Name: "a"}}}, nil
 		},
-		"image": func(context.Context, sampleArgs) (any, error) { return providers.Image{Data: []byte("png")}, nil },
+		"image": func(context.Context, sampleArgs) (any, error) {
+			return providers.Image{Data: []byte("png")}, nil
+		},
 		"slow": func(ctx context.Context, _ sampleArgs) (any, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
 		"fail": func(_ context.Context, a sampleArgs) (any, error) {
-			return nil, &providers.Error{Code: providers.Code(a.Code), Message: a.Text, Retryable: a.Retry}
+			return nil, &providers.Error{Code: providers.Code(a.Code), Message: a.Text,
+				Retryable: a.Retry}
 		},
-		"crash": func(context.Context, sampleArgs) (any, error) { return nil, errors.New("it broke") },
+		"crash": func(context.Context, sampleArgs) (any, error) {
+			return nil, errors.New("it broke")
+		},
 		"progress": func(ctx context.Context, a sampleArgs) (any, error) {
 			for _, line := range a.Lines {
 				providers.Progress(ctx, line)
@@ -171,11 +189,13 @@ func (s *sampleTools) add() {
 		"file": func(ctx context.Context, a sampleArgs) (any, error) {
 			call, _ := providers.CallFrom(ctx)
 			name := filepath.Join(call.PersistDir, "report.txt")
-			return providers.File{Path: name, MIMEType: "text/plain"}, os.WriteFile(name, []byte(a.Text), 0o600)
+			return providers.File{Path: name, MIMEType: "text/plain"}, os.WriteFile(name,
+				[]byte(a.Text), 0o600)
 		},
-		"push": s.push, "filter": s.filter, "query": s.query, "context": s.context, "add_tool": s.addTool,
-		"remove_tool": s.removeTool, "set_tools": s.setTools, "deny": s.deny, "explain": s.explain, "gate": s.gate,
-		"remove_rules": s.removeRules, "section": s.section, "answer": s.answer,
+		"push": s.push, "filter": s.filter, "query": s.query, "context": s.context,
+		"add_tool":    s.addTool,
+		"remove_tool": s.removeTool, "set_tools": s.setTools, "deny": s.deny, "explain": s.explain,
+		"gate": s.gate, "remove_rules": s.removeRules, "section": s.section, "answer": s.answer,
 	} {
 		providers.AddTool(s.p, name, "The sample tool "+name, f)
 	}
@@ -186,8 +206,10 @@ func (s *sampleTools) push(ctx context.Context, a sampleArgs) (any, error) {
 	if a.Wait {
 		opts = append(opts, providers.WaitDelivered)
 	}
-	r, err := s.p.Push(ctx, providers.Event{Text: a.Event, Prompt: a.Prompt, Level: providers.Level(a.Level),
-		Stream: a.Stream, Metadata: a.Metadata, Session: a.Session, Broadcast: a.Broadcast}, opts...)
+	r, err := s.p.Push(ctx, providers.Event{Text: a.Event, Prompt: a.Prompt,
+		Level:  providers.Level(a.Level),
+		Stream: a.Stream, Metadata: a.Metadata, Session: a.Session, Broadcast: a.Broadcast},
+		opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +232,8 @@ func (s *sampleTools) onQuestion(ctx context.Context, q providers.Question) {
 	s.questions[q.ID] = q
 	s.mu.Unlock()
 	say := func(format string, args ...any) {
-		e := providers.Event{Text: fmt.Sprintf(format, args...), Session: q.Session, Level: providers.Keep}
+		e := providers.Event{Text: fmt.Sprintf(format, args...), Session: q.Session,
+			Level: providers.Keep}
 		_, _ = s.p.Push(context.WithoutCancel(ctx), e)
 	}
 	var schema bytes.Buffer
@@ -253,13 +276,15 @@ func (s *sampleTools) answer(ctx context.Context, a sampleArgs) (any, error) {
 func (s *sampleTools) filter(ctx context.Context, a sampleArgs) (any, error) {
 	var rules []providers.FilterRule
 	for _, r := range a.Rules {
-		rules = append(rules, providers.FilterRule{Match: r.Match, Outcome: providers.Level(r.Outcome)})
+		rules = append(rules,
+			providers.FilterRule{Match: r.Match, Outcome: providers.Level(r.Outcome)})
 	}
 	return s.p.SetFilter(ctx, a.Stream, rules...)
 }
 
 func (s *sampleTools) query(ctx context.Context, a sampleArgs) (any, error) {
-	found, err := s.p.Query(ctx, providers.Query{Streams: a.Streams, Last: a.Last, Session: a.Session})
+	found, err := s.p.Query(ctx, providers.Query{Streams: a.Streams, Last: a.Last,
+		Session: a.Session})
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +298,8 @@ func (s *sampleTools) query(ctx context.Context, a sampleArgs) (any, error) {
 		}
 		lines = append(
 			lines,
-			fmt.Sprintf("%s@%s %s %s %s %s", e.Stream, e.Provider, e.Level, e.Text, e.Prompt, &metadata),
+			fmt.Sprintf("%s@%s %s %s %s %s", e.Stream, e.Provider, e.Level, e.Text, e.Prompt,
+				&metadata),
 		)
 	}
 	return lines, nil
@@ -341,23 +367,24 @@ func (s *sampleTools) gate(ctx context.Context, a sampleArgs) (any, error) {
 	if a.FailOpen {
 		opts = append(opts, providers.FailOpen)
 	}
-	return s.added(s.p.Gate(ctx, a.match(), func(_ context.Context, c providers.GateCall) (providers.Decision, error) {
-		var args struct{ Decide, Text string }
-		if err := json.Unmarshal(c.Args, &args); err != nil {
-			return providers.Decision{}, err
-		}
-		switch args.Decide {
-		case "allow":
-			return providers.Allow(), nil
-		case "explain":
-			return providers.AllowWith(args.Text), nil
-		case "deny":
-			return providers.Deny(args.Text), nil
-		case "fail":
-			return providers.Decision{}, errors.New(args.Text)
-		}
-		return providers.Decision{}, nil
-	}, opts...))
+	return s.added(s.p.Gate(ctx, a.match(),
+		func(_ context.Context, c providers.GateCall) (providers.Decision, error) {
+			var args struct{ Decide, Text string }
+			if err := json.Unmarshal(c.Args, &args); err != nil {
+				return providers.Decision{}, err
+			}
+			switch args.Decide {
+			case "allow":
+				return providers.Allow(), nil
+			case "explain":
+				return providers.AllowWith(args.Text), nil
+			case "deny":
+				return providers.Deny(args.Text), nil
+			case "fail":
+				return providers.Decision{}, errors.New(args.Text)
+			}
+			return providers.Decision{}, nil
+		}, opts...))
 }
 
 // removeRules removes every rule, and returns the last revision.
@@ -385,7 +412,8 @@ func (s *sampleTools) section(ctx context.Context, a sampleArgs) (any, error) {
 	case "remove":
 		return s.p.RemoveTransform(ctx, a.Section)
 	}
-	return s.p.Transform(ctx, a.Section, func(_ context.Context, sec providers.Section) (string, error) {
+	return s.p.Transform(ctx, a.Section, func(_ context.Context, sec providers.Section) (string,
+		error) {
 		if sec.Current == "fail" {
 			return "", errors.New("no text for this")
 		}

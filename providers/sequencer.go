@@ -2,8 +2,8 @@ package providers
 
 import "sync"
 
-// sequencer runs the functions of each key in their order, at most limit at once. Functions of several keys run at the
-// same time.
+// sequencer runs the functions of each key in their order, at most limit at once. Functions of
+// several keys run at the same time.
 type sequencer struct {
 	wg    *sync.WaitGroup // of the goroutines
 	limit int
@@ -43,8 +43,8 @@ func (s *sequencer) add(key string, f func()) bool {
 	return true
 }
 
-// work runs a function and starts a goroutine for the next, so that a function that ends its goroutine does not stop
-// the others.
+// work runs a function and starts a goroutine for the next, so that a function that ends its
+// goroutine does not stop the others.
 func (s *sequencer) work(key string, f func()) {
 	defer func() {
 		s.mu.Lock()

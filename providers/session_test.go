@@ -37,7 +37,8 @@ func TestWaitForSession(t *testing.T) {
 				p := providers.New("sample", n.options(providers.Options{
 					Instance: "i1", Metadata: map[string]any{"title": "a <b>"},
 				}))
-				providers.AddTool(p, "greet", "Say hello", greet, providers.Timeout(1500*time.Millisecond))
+				providers.AddTool(p, "greet", "Say hello", greet,
+					providers.Timeout(1500*time.Millisecond))
 				if _, err := p.AddTool(t.Context(), providers.Tool{
 					Name: "raw", Description: "By hand", SkipValidation: true,
 					Parameters: json.RawMessage(`{"type":"object","properties":{"b":{},"a":{}}}`),
@@ -83,7 +84,9 @@ func TestPick(t *testing.T) {
 	}{
 		"first": {providers.Options{}, "s1"},
 		"by id": {providers.Options{Session: "s2"}, "s2"},
-		"chosen": {providers.Options{PickSession: func(active []providers.Session) string { return active[1].ID }},
+		"chosen": {providers.Options{PickSession: func(active []providers.Session) string {
+			return active[1].ID
+		}},
 			"s2"},
 	}
 	for name, tt := range tests {
@@ -107,14 +110,17 @@ func TestPickWaits(t *testing.T) {
 	for name, o := range map[string]providers.Options{
 		"by id": {Session: "s9"},
 		"chosen": {PickSession: func(active []providers.Session) string {
-			if last := active[len(active)-1]; last.ID == "s9" && last.CWD == "/nine" && last.Label == "nine" &&
-				last.Foreground {
+			if last := active[len(active)-1]; last.ID == "s9" && last.CWD == "/nine" &&
+				last.Label == "nine" && last.Foreground {
 				return last.ID
 			}
 			return ""
 		}},
 		"unknown": {PickSession: func([]providers.Session) string { return "s9" }},
-		"panics":  {PickSession: func(active []providers.Session) string { _ = active[3]; return "s9" }},
+		"panics": {PickSession: func(active []providers.Session) string {
+			_ = active[3]
+			return "s9"
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
@@ -157,18 +163,20 @@ func TestSessionEnds(t *testing.T) {
 			OnSession: func(ctx context.Context, e providers.SessionEvent) {
 				if e.State == providers.SessionEnding {
 					deadline, _ := ctx.Deadline()
-					note("ending in " + e.Deadline.String() + ", left " + time.Until(deadline).String())
+					note("ending in " + e.Deadline.String() + ", left " +
+						time.Until(deadline).String())
 					<-cleanup
 					return
 				}
 				note(string(e.State))
 			},
 		}))
-		if _, err := p.AddTool(t.Context(), raw("hang", func(ctx context.Context, _ json.RawMessage) (any, error) {
-			<-ctx.Done()
-			callCause <- context.Cause(ctx)
-			return nil, ctx.Err()
-		})); err != nil {
+		if _, err := p.AddTool(t.Context(),
+			raw("hang", func(ctx context.Context, _ json.RawMessage) (any, error) {
+				<-ctx.Done()
+				callCause <- context.Cause(ctx)
+				return nil, ctx.Err()
+			})); err != nil {
 			t.Fatal(err)
 		}
 		run(t, p)
@@ -179,7 +187,8 @@ func TestSessionEnds(t *testing.T) {
 		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"idle"}`)
 		peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"hang","args":{}}`)
 		synctest.Wait()
-		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
 		peer.expect(`{"type":"tool.result","id":"c1","error":"Cancelled","errorCode":"CANCELLED"}`)
 		if cause := receive(t, callCause); cause.Error() != "cancelled: session ended" {
 			t.Errorf(`the call's cause is %v, want "cancelled: session ended"`, cause)
@@ -201,7 +210,8 @@ func TestSessionEnds(t *testing.T) {
 		}
 
 		// As long as the ended one is in the list, the gateway is not done.
-		peer.send(`{"type":"sessions.updated","active":[{"id":"s1","label":"","cwd":"/"},{"id":"s2","label":"","cwd":"/"}]}`)
+		peer.send(
+			`{"type":"sessions.updated","active":[{"id":"s1","label":"","cwd":"/"},{"id":"s2","label":"","cwd":"/"}]}`)
 		synctest.Wait()
 		peer.send(`{"type":"sessions.updated","active":[{"id":"s2","label":"","cwd":"/"}]}`)
 		hello := peer.next("hello")
@@ -238,7 +248,8 @@ func TestSessionEndsAtDeadline(t *testing.T) {
 		peer := g.accept()
 		peer.bind()
 		start := time.Now()
-		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":3000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":3000}`)
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s1"}`)
 		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("ready after %v, want 3 s", took)
@@ -268,7 +279,8 @@ func TestSessionVanishes(t *testing.T) {
 // A refusal that waiting can't help ends Run, with a goodbye.
 func TestHelloRefusedForGood(t *testing.T) {
 	for _, code := range []providers.Code{
-		providers.CodeInvalidJSON, providers.CodePayloadTooLarge, providers.CodeUnsupportedVersion, "UNAUTHORIZED",
+		providers.CodeInvalidJSON, providers.CodePayloadTooLarge, providers.CodeUnsupportedVersion,
+		"UNAUTHORIZED",
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
@@ -283,7 +295,8 @@ func TestHelloRefusedForGood(t *testing.T) {
 				peer.next("goodbye")
 				peer.closed()
 				err := r.wait()
-				if codeOf(err) != code || !strings.Contains(err.Error(), "hello.tools[0]: is bad") ||
+				if codeOf(err) != code ||
+					!strings.Contains(err.Error(), "hello.tools[0]: is bad") ||
 					!strings.Contains(err.Error(), `provider "sample"`) {
 					t.Errorf("Run returned %v, want %s and its text", err, code)
 				}
@@ -294,7 +307,8 @@ func TestHelloRefusedForGood(t *testing.T) {
 
 // A hello that is refused for now is sent again, at most ten times a minute.
 func TestHelloRefusedForNow(t *testing.T) {
-	for _, code := range []providers.Code{providers.CodeToolConflict, providers.CodeDuplicateInstance,
+	for _, code := range []providers.Code{providers.CodeToolConflict,
+		providers.CodeDuplicateInstance,
 		providers.CodeRateLimited, "NEW_CODE"} {
 		t.Run(string(code), func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
@@ -310,7 +324,8 @@ func TestHelloRefusedForNow(t *testing.T) {
 				for time.Since(start) < time.Minute {
 					peer.next("hello")
 					times++
-					peer.send(`{"type":"error","code":"` + string(code) + `","message":"not now","replyTo":"hello"}`)
+					peer.send(`{"type":"error","code":"` + string(code) +
+						`","message":"not now","replyTo":"hello"}`)
 					if err := receive(t, errs); codeOf(err) != code {
 						t.Fatalf("OnError heard %v, want %s", err, code)
 					}
@@ -350,7 +365,8 @@ func TestInvalidSession(t *testing.T) {
 			if got := peer.next("hello")["session"]; got != want {
 				t.Fatalf("hello for %v, want %s", got, want)
 			}
-			peer.send(`{"type":"error","code":"INVALID_SESSION","message":"not yours","replyTo":"hello"}`)
+			peer.send(
+				`{"type":"error","code":"INVALID_SESSION","message":"not yours","replyTo":"hello"}`)
 		}
 		synctest.Wait()
 		pass(time.Minute)

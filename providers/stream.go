@@ -15,16 +15,19 @@ import (
 // Drop is the outcome of a [FilterRule] that drops the event: the stream does not store it.
 const Drop Level = "drop"
 
-// FilterRule gives an outcome to the events whose text matches: a [Level] instead of their own, or [Drop].
+// FilterRule gives an outcome to the events whose text matches: a [Level] instead of their own, or
+// [Drop].
 type FilterRule struct {
 	Match   string // a JavaScript regular expression, at most 1 KiB
 	Outcome Level
 }
 
-// SetFilter makes the gateway filter the events that this provider pushes into a stream. The first rule that
-// matches decides; an event that no rule matches keeps its level. At most 100 rules; no rules remove the filter
-// (docs/protocol.md, "Filters").
-func (p *Provider) SetFilter(ctx context.Context, stream string, rules ...FilterRule) (revision uint64, err error) {
+// SetFilter makes the gateway filter the events that this provider pushes into a stream. The first
+// rule that matches decides; an event that no rule matches keeps its level. At most 100 rules; no
+// rules remove the filter (docs/protocol.md, "Filters").
+func (p *Provider) SetFilter(
+	ctx context.Context, stream string, rules ...FilterRule,
+) (revision uint64, err error) {
 	rules = slices.Clone(rules)
 	return p.change(ctx, &change{what: "setting the filter of " + stream,
 		apply: func(o *offer) error {
@@ -51,12 +54,13 @@ func filterSet(stream string, rules []FilterRule, session, id string) *protocol.
 
 // Query says which events to read from the streams of a session.
 type Query struct {
-	// Streams are names of streams: those of this provider or, for an internal provider, "stream@provider". Nil: all
-	// streams of this provider.
+	// Streams are names of streams: those of this provider or, for an internal provider,
+	// "stream@provider". Nil: all streams of this provider.
 	Streams []string
 	// Last is how many of the newest events of each stream to read, at most 100. Zero: 20.
 	Last int
-	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set it.
+	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set
+	// it.
 	Session string
 }
 
@@ -71,9 +75,9 @@ type Entry struct {
 	Prompt   string
 }
 
-// Query reads streams, the newest event first. A stream keeps its newest 200 events while its session lives; a
-// stream without events is empty and no error. Streams of other providers need trust internal, else the [*Error] is
-// UNAUTHORIZED (docs/protocol.md, "Queries").
+// Query reads streams, the newest event first. A stream keeps its newest 200 events while its
+// session lives; a stream without events is empty and no error. Streams of other providers need
+// trust internal, else the [*Error] is UNAUTHORIZED (docs/protocol.md, "Queries").
 func (p *Provider) Query(ctx context.Context, q Query) ([]Entry, error) {
 	entries, err := p.query(ctx, q)
 	if err != nil {
@@ -131,8 +135,9 @@ func entriesOf(m *protocol.StreamHistory) ([]Entry, error) {
 			if err != nil {
 				return nil, fmt.Errorf("the gateway's answer: %q is not a time", e.TS)
 			}
-			entries = append(entries, Entry{Stream: stream, Provider: provider, Time: at, Text: e.Event,
-				Level: Level(e.Level), Metadata: json.RawMessage(e.Metadata), Prompt: e.Prompt})
+			entries = append(entries, Entry{Stream: stream, Provider: provider, Time: at,
+				Text: e.Event, Level: Level(e.Level), Metadata: json.RawMessage(e.Metadata),
+				Prompt: e.Prompt})
 		}
 	}
 	// Each list is sorted; events of one stream with the same time keep their order.

@@ -33,8 +33,8 @@ type ToolRequest struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// ToolExecution is a tool call that has ended, of any tool in the session. It is the only event that an external
-// provider may subscribe to.
+// ToolExecution is a tool call that has ended, of any tool in the session. It is the only event
+// that an external provider may subscribe to.
 type ToolExecution struct {
 	Session  string
 	Tool     string
@@ -58,8 +58,8 @@ type SessionError struct {
 	Message string `json:"message"`
 }
 
-// Pushed is an event of a provider that the session's timeline shows, also one of this provider. It takes an internal
-// token or the grant questions.
+// Pushed is an event of a provider that the session's timeline shows, also one of this provider. It
+// takes an internal token or the grant questions.
 type Pushed struct {
 	Session  string `json:"-"`
 	Provider string `json:"provider"`
@@ -68,23 +68,24 @@ type Pushed struct {
 	Text     string `json:"event"`
 }
 
-// Subscribe calls f with each event of one type in the sessions that the provider is bound to. The parameter of f
-// says the type. Events of one session come one after the other, in order; those before the end of the binding
-// still come, with a context that has ended.
+// Subscribe calls f with each event of one type in the sessions that the provider is bound to. The
+// parameter of f says the type. Events of one session come one after the other, in order; those
+// before the end of the binding still come, with a context that has ended.
 //
-// Call Subscribe before [Provider.Run]: on a running provider it has an effect from the next connection on. More than
-// 1000 events that wait are dropped, and [Options.OnError] gets an error.
+// Call Subscribe before [Provider.Run]: on a running provider it has an effect from the next
+// connection on. More than 1000 events that wait are dropped, and [Options.OnError] gets an error.
 func Subscribe[E Subscribable](p *Provider, f func(ctx context.Context, e E)) {
 	name := eventOf[E]()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.listeners[name] = append(p.listeners[name], func(session string, data []byte) (func(context.Context), error) {
-		e, err := payload[E](session, data)
-		if err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) { f(ctx, e) }, nil
-	})
+	p.listeners[name] = append(p.listeners[name],
+		func(session string, data []byte) (func(context.Context), error) {
+			e, err := payload[E](session, data)
+			if err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) { f(ctx, e) }, nil
+		})
 }
 
 // listener decodes an event and returns a call of the user's function with it.
@@ -171,12 +172,17 @@ func (c *conn) handleEvent(m *protocol.SessionEvent) {
 			c.log.Warn("ignoring a wrong event of the gateway", "event", m.Event, "error", err)
 			continue
 		}
-		if !c.run.events.add(m.SessionID, func() { _ = guard(c.log, "callback", func() { call(ctx) }) }) {
-			c.reportRefusal(fmt.Errorf("%s of session %s was dropped: %d events wait for the functions of Subscribe",
-				m.Event, m.SessionID, maxEvents))
+		if !c.run.events.add(m.SessionID, func() {
+			_ = guard(c.log, "callback", func() { call(ctx) })
+		}) {
+			c.reportRefusal(
+				fmt.Errorf(
+					"%s of session %s was dropped: %d events wait for the functions of Subscribe",
+					m.Event, m.SessionID, maxEvents))
 		}
 	}
 }
 
-// maxEvents is how many events of one session wait for the listeners: one that hangs must not fill the memory.
+// maxEvents is how many events of one session wait for the listeners: one that hangs must not fill
+// the memory.
 const maxEvents = 1000

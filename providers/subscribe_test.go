@@ -19,7 +19,9 @@ func TestSubscribe(t *testing.T) {
 		g := n.gateway(t)
 		p := providers.New("sample", n.options(providers.Options{}))
 		heard := make(chan string, 64)
-		providers.Subscribe(p, func(_ context.Context, e providers.UserMessage) { heard <- fmt.Sprintf("%+v", e) })
+		providers.Subscribe(p, func(_ context.Context, e providers.UserMessage) {
+			heard <- fmt.Sprintf("%+v", e)
+		})
 		providers.Subscribe(p, func(_ context.Context, e providers.UserMessage) {
 			heard <- "again " + e.Content
 			panic("ouch")
@@ -29,8 +31,8 @@ func TestSubscribe(t *testing.T) {
 			runtime.Goexit()
 		})
 		providers.Subscribe(p, func(_ context.Context, e providers.ToolExecution) {
-			heard <- fmt.Sprintf("%s %s %s %s %t %s %v", e.Session, e.Tool, e.Provider, e.Args, e.Failed, e.Output,
-				e.Duration)
+			heard <- fmt.Sprintf("%s %s %s %s %t %s %v", e.Session, e.Tool, e.Provider, e.Args,
+				e.Failed, e.Output, e.Duration)
 		})
 		providers.Subscribe(p, func(ctx context.Context, e providers.AssistantIntent) {
 			heard <- fmt.Sprintf("%+v %v", e, ctx.Err())
@@ -38,7 +40,8 @@ func TestSubscribe(t *testing.T) {
 		run(t, p)
 		peer := g.accept()
 		hello := peer.bind()
-		if got := fmt.Sprint(hello["subscribe"]); got != "[assistant.intent assistant.message tool.execution_complete user.message]" {
+		if got := fmt.Sprint(
+			hello["subscribe"]); got != "[assistant.intent assistant.message tool.execution_complete user.message]" {
 			t.Errorf("subscribed to %s, want %q", got,
 				"[assistant.intent assistant.message tool.execution_complete user.message]")
 		}
@@ -55,7 +58,8 @@ func TestSubscribe(t *testing.T) {
 		}
 		for _, want := range []string{
 			"{Session:s1 Content:fix it}", "again fix it", `yes [{"bash" "{\"a\":1}"}]`,
-			`s1 greet hello {"a":1} false hi 1.5ms`, `s1 bash  {} true no 20ms`, "{Session:s1 Intent:reading} <nil>",
+			`s1 greet hello {"a":1} false hi 1.5ms`, `s1 bash  {} true no 20ms`,
+			"{Session:s1 Intent:reading} <nil>",
 		} {
 			if got := receive(t, heard); got != want {
 				t.Errorf("heard %s, want %s", got, want)
@@ -86,7 +90,9 @@ func TestSubscriberHangs(t *testing.T) {
 		peer := g.accept()
 		peer.bindAll("s1", "s2")
 		say := func(session, text string) {
-			peer.send(fmt.Sprintf(`{"type":"session.event","sessionId":%q,"event":"user.message","data":{"content":%q}}`, session, text))
+			peer.send(
+				fmt.Sprintf(
+					`{"type":"session.event","sessionId":%q,"event":"user.message","data":{"content":%q}}`, session, text))
 		}
 		for i := range 1002 {
 			say("s1", fmt.Sprint(i))
@@ -100,7 +106,8 @@ func TestSubscriberHangs(t *testing.T) {
 			t.Errorf("OnError heard %v, want %q in it", err, want)
 		}
 		// The end of the session does not take away the events before it.
-		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
+		peer.send(
+			`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
 		peer.next("shutdown.ready")
 		close(release)
 		synctest.Wait()
@@ -115,80 +122,88 @@ func TestSubscriberHangs(t *testing.T) {
 }
 
 func TestQuery(t *testing.T) {
-	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, o *providers.Options) {
-		type result struct {
-			entries []providers.Entry
-			err     error
-		}
-		query := func(ctx context.Context, q providers.Query) <-chan result {
-			c := make(chan result, 1)
-			go func() {
-				entries, err := p.Query(ctx, q)
-				c <- result{entries, err}
-			}()
-			return c
-		}
-		c := query(t.Context(), providers.Query{Streams: []string{"ci", "git@guardian"}, Last: 3, Session: "s1"})
-		peer.expect(`{"type":"stream.query","queryId":"query-1","sessionId":"s1","streams":["ci","git@guardian"],"last":3}`)
-		// One at a time: an error does not say which it is about.
-		waits := query(t.Context(), providers.Query{})
-		synctest.Wait()
-		peer.send(`{"type":"stream.history","queryId":"query-0","streams":{}}`)
-		peer.send(`{"type":"stream.history","queryId":"query-1","streams":{
+	bound(t,
+		func(t *testing.T, _ *network, peer *peer, p *providers.Provider, o *providers.Options) {
+			type result struct {
+				entries []providers.Entry
+				err     error
+			}
+			query := func(ctx context.Context, q providers.Query) <-chan result {
+				c := make(chan result, 1)
+				go func() {
+					entries, err := p.Query(ctx, q)
+					c <- result{entries, err}
+				}()
+				return c
+			}
+			c := query(t.Context(), providers.Query{Streams: []string{"ci", "git@guardian"},
+				Last: 3, Session: "s1"})
+			peer.expect(
+				`{"type":"stream.query","queryId":"query-1","sessionId":"s1","streams":["ci","git@guardian"],"last":3}`)
+			// One at a time: an error does not say which it is about.
+			waits := query(t.Context(), providers.Query{})
+			synctest.Wait()
+			peer.send(`{"type":"stream.history","queryId":"query-0","streams":{}}`)
+			peer.send(`{"type":"stream.history","queryId":"query-1","streams":{
 			"git@guardian":[{"ts":"2026-04-26T14:00:30Z","event":"behind=2","level":"surface","metadata":{"a":1}}],
 			"ci@sample":[{"ts":"2026-04-26T14:01:00.5Z","event":"b","level":"inject","prompt":"go"},{"ts":"2026-04-26T14:00:00Z","event":"a","level":"keep"}]}}`)
-		got := receive(t, c)
-		var lines []string
-		for _, e := range got.entries {
-			lines = append(lines, fmt.Sprintf("%s@%s %s %s %s %s %s", e.Stream, e.Provider,
-				e.Time.Format(time.TimeOnly), e.Text, e.Level, e.Metadata, e.Prompt))
-		}
-		want := []string{"ci@sample 14:01:00 b inject  go", `git@guardian 14:00:30 behind=2 surface {"a":1} `,
-			"ci@sample 14:00:00 a keep  "}
-		if got.err != nil || !slices.Equal(lines, want) {
-			t.Errorf("got %q, %v, want %q", lines, got.err, want)
-		}
+			got := receive(t, c)
+			var lines []string
+			for _, e := range got.entries {
+				lines = append(lines, fmt.Sprintf("%s@%s %s %s %s %s %s", e.Stream, e.Provider,
+					e.Time.Format(time.TimeOnly), e.Text, e.Level, e.Metadata, e.Prompt))
+			}
+			want := []string{"ci@sample 14:01:00 b inject  go",
+				`git@guardian 14:00:30 behind=2 surface {"a":1} `, "ci@sample 14:00:00 a keep  "}
+			if got.err != nil || !slices.Equal(lines, want) {
+				t.Errorf("got %q, %v, want %q", lines, got.err, want)
+			}
 
-		peer.expect(`{"type":"stream.query","queryId":"query-2"}`)
-		peer.send(`{"type":"error","code":"UNAUTHORIZED","message":"not yours","replyTo":"stream.query"}`)
-		if got := receive(t, waits); codeOf(got.err) != providers.CodeUnauthorized ||
-			!strings.HasPrefix(got.err.Error(), "querying: ") {
-			t.Errorf("got %v, want UNAUTHORIZED", got.err)
-		}
-		c = query(t.Context(), providers.Query{})
-		peer.next("stream.query")
-		peer.send(`{"type":"stream.history","queryId":"query-3","streams":{"a@b":[{"ts":"yesterday","event":"x","level":"keep"}]}}`)
-		if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), `"yesterday" is not a time`) {
-			t.Errorf("got %v, want an error about the time", got.err)
-		}
-		if got := receive(t, query(t.Context(), providers.Query{Last: -1})); codeOf(
-			got.err) != providers.CodeInvalidJSON {
-			t.Errorf("got %v, want INVALID_JSON", got.err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		c = query(ctx, providers.Query{})
-		peer.next("stream.query")
-		waits = query(ctx, providers.Query{})
-		synctest.Wait()
-		cancel()
-		for _, c := range []<-chan result{c, waits} {
-			if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), "context canceled") {
-				t.Errorf("got %v, want context canceled", got.err)
+			peer.expect(`{"type":"stream.query","queryId":"query-2"}`)
+			peer.send(
+				`{"type":"error","code":"UNAUTHORIZED","message":"not yours","replyTo":"stream.query"}`)
+			if got := receive(t, waits); codeOf(got.err) != providers.CodeUnauthorized ||
+				!strings.HasPrefix(got.err.Error(), "querying: ") {
+				t.Errorf("got %v, want UNAUTHORIZED", got.err)
 			}
-		}
-		c = query(t.Context(), providers.Query{})
-		peer.next("stream.query")
-		waits = query(t.Context(), providers.Query{})
-		synctest.Wait()
-		peer.cut()
-		for _, c := range []<-chan result{c, waits} {
-			if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), "not bound to a session") {
-				t.Errorf("got %v, want ErrNotConnected", got.err)
+			c = query(t.Context(), providers.Query{})
+			peer.next("stream.query")
+			peer.send(
+				`{"type":"stream.history","queryId":"query-3","streams":{"a@b":[{"ts":"yesterday","event":"x","level":"keep"}]}}`)
+			if got := receive(t, c); got.err == nil ||
+				!strings.Contains(got.err.Error(), `"yesterday" is not a time`) {
+				t.Errorf("got %v, want an error about the time", got.err)
 			}
-		}
-		synctest.Wait()
-		if got := receive(t, query(t.Context(), providers.Query{})); got.err == nil {
-			t.Error("a query without a session: no error, want one")
-		}
-	})
+			if got := receive(t, query(t.Context(), providers.Query{Last: -1})); codeOf(
+				got.err) != providers.CodeInvalidJSON {
+				t.Errorf("got %v, want INVALID_JSON", got.err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			c = query(ctx, providers.Query{})
+			peer.next("stream.query")
+			waits = query(ctx, providers.Query{})
+			synctest.Wait()
+			cancel()
+			for _, c := range []<-chan result{c, waits} {
+				if got := receive(t, c); got.err == nil ||
+					!strings.Contains(got.err.Error(), "context canceled") {
+					t.Errorf("got %v, want context canceled", got.err)
+				}
+			}
+			c = query(t.Context(), providers.Query{})
+			peer.next("stream.query")
+			waits = query(t.Context(), providers.Query{})
+			synctest.Wait()
+			peer.cut()
+			for _, c := range []<-chan result{c, waits} {
+				if got := receive(t, c); got.err == nil ||
+					!strings.Contains(got.err.Error(), "not bound to a session") {
+					t.Errorf("got %v, want ErrNotConnected", got.err)
+				}
+			}
+			synctest.Wait()
+			if got := receive(t, query(t.Context(), providers.Query{})); got.err == nil {
+				t.Error("a query without a session: no error, want one")
+			}
+		})
 }

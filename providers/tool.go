@@ -18,8 +18,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Tool is a tool of a provider with a schema written by hand. [NewTool] and [AddTool] make one from a Go function
-// (docs/protocol.md, "Tool").
+// Tool is a tool of a provider with a schema written by hand. [NewTool] and [AddTool] make one from
+// a Go function (docs/protocol.md, "Tool").
 type Tool struct {
 	Name        string          // 1 to 64 letters, digits, '_' or '-'
 	Title       string          // the name for people; may be empty
@@ -33,10 +33,10 @@ type Tool struct {
 	Timeout time.Duration
 	// SkipValidation stops the gateway from checking the arguments of a call against Parameters.
 	SkipValidation bool
-	// Handler runs a call; several may run at once. args is a JSON object. The result is any value that
-	// encoding/json can write, an [Image], a [File] or a [Content]. An [*Error] has its own code; any other error
-	// becomes INTERNAL, or TIMEOUT for context.DeadlineExceeded. The context ends when the call is cancelled; its
-	// cause is then a [*CancelError].
+	// Handler runs a call; several may run at once. args is a JSON object. The result is any value
+	// that encoding/json can write, an [Image], a [File] or a [Content]. An [*Error] has its own
+	// code; any other error becomes INTERNAL, or TIMEOUT for context.DeadlineExceeded. The context
+	// ends when the call is cancelled; its cause is then a [*CancelError].
 	Handler func(ctx context.Context, args json.RawMessage) (any, error)
 }
 
@@ -53,15 +53,18 @@ type Image struct {
 // MarshalJSON writes the image as {"image": "data:…"}, the form that the gateway knows.
 func (i Image) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{
-		"image": "data:" + cmp.Or(i.MIMEType, "image/png") + ";base64," + base64.StdEncoding.EncodeToString(i.Data),
+		"image": "data:" + cmp.Or(i.MIMEType, "image/png") + ";base64," +
+			base64.StdEncoding.EncodeToString(i.Data),
 	})
 }
 
-// File is a result in a file, for results over the 5 MiB of a message. The gateway reads the file, up to 64 MiB.
+// File is a result in a file, for results over the 5 MiB of a message. The gateway reads the file,
+// up to 64 MiB.
 type File struct {
 	Path     string // absolute, inside [Binding.PersistDir]
 	MIMEType string
-	// TTL says how long the file exists; the gateway reads it before. Zero: as long as the gateway needs.
+	// TTL says how long the file exists; the gateway reads it before. Zero: as long as the gateway
+	// needs.
 	TTL time.Duration
 }
 
@@ -72,8 +75,8 @@ type Content struct {
 	Data  any
 }
 
-// Part is one part of a [Content]: a text, an image, a sound or a resource (docs/protocol.md, "Part"). All of a result
-// may have 5 MiB; larger bytes go in a File.
+// Part is one part of a [Content]: a text, an image, a sound or a resource (docs/protocol.md,
+// "Part"). All of a result may have 5 MiB; larger bytes go in a File.
 type Part = protocol.Part
 
 // FileRef is the file of a [Part], in place of its Data.
@@ -88,22 +91,27 @@ func Timeout(d time.Duration) func(*Tool) {
 // infers its JSON Schema: a field is required unless its json tag has omitempty or omitzero, and
 // its jsonschema tag is its description. The error names the fault of the name, the description or
 // the type.
-func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error)) (Tool, error) {
+func NewTool[In, Out any](
+	name, description string, fn func(ctx context.Context, in In) (Out, error),
+) (Tool, error) {
 	t := Tool{Name: name, Description: description}
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
-		return Tool{}, fmt.Errorf("tool %q: inferring the schema of %v: %w", name, reflect.TypeFor[In](), err)
+		return Tool{}, fmt.Errorf("tool %q: inferring the schema of %v: %w", name,
+			reflect.TypeFor[In](), err)
 	}
 	if slices.Equal(schema.Types, []string{"null", "object"}) {
 		// In is a pointer to a struct. Arguments are never null.
 		schema.Type, schema.Types = "object", nil
 	}
 	if schema.Type != "object" {
-		return Tool{}, fmt.Errorf("tool %q: its arguments must be a struct or a map with string keys, not %v", name,
-			reflect.TypeFor[In]())
+		return Tool{},
+			fmt.Errorf("tool %q: its arguments must be a struct or a map with string keys, not %v",
+				name, reflect.TypeFor[In]())
 	}
 	if t.Parameters, err = json.Marshal(schema); err != nil {
-		return Tool{}, fmt.Errorf("tool %q: writing the schema of %v: %w", name, reflect.TypeFor[In](), err)
+		return Tool{}, fmt.Errorf("tool %q: writing the schema of %v: %w", name,
+			reflect.TypeFor[In](), err)
 	}
 	t.Handler = func(ctx context.Context, args json.RawMessage) (any, error) {
 		var in In
@@ -115,12 +123,14 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 	return t, t.check()
 }
 
-// AddTool makes a tool from a Go function, see [NewTool], and adds it to p. The options, such as [Timeout], change
-// the tool before.
+// AddTool makes a tool from a Go function, see [NewTool], and adds it to p. The options, such as
+// [Timeout], change the tool before.
 //
-// AddTool is for tools that are part of the program's text: it panics if the tool is wrong. It does not wait for the
-// gateway; if that refuses the tool, [Options.OnError] gets the error. [Provider.AddTool] returns errors instead.
-func AddTool[In, Out any](p *Provider, name, description string, fn func(ctx context.Context, in In) (Out, error),
+// AddTool is for tools that are part of the program's text: it panics if the tool is wrong. It does
+// not wait for the gateway; if that refuses the tool, [Options.OnError] gets the error.
+// [Provider.AddTool] returns errors instead.
+func AddTool[In, Out any](p *Provider, name, description string,
+	fn func(ctx context.Context, in In) (Out, error),
 	opts ...func(*Tool)) {
 	t, err := NewTool(name, description, fn)
 	if err == nil {
@@ -136,10 +146,12 @@ func AddTool[In, Out any](p *Provider, name, description string, fn func(ctx con
 	}
 }
 
-// AddTool adds a tool or replaces the tool of that name, in all sessions or only in these. It returns the revision
-// once the gateway has confirmed, see [Provider]. The error is that of a wrong tool, or the gateway's [*Error]:
-// TOOL_CONFLICT if another provider has a tool of that name.
-func (p *Provider) AddTool(ctx context.Context, t Tool, sessions ...string) (revision uint64, err error) {
+// AddTool adds a tool or replaces the tool of that name, in all sessions or only in these. It
+// returns the revision once the gateway has confirmed, see [Provider]. The error is that of a wrong
+// tool, or the gateway's [*Error]: TOOL_CONFLICT if another provider has a tool of that name.
+func (p *Provider) AddTool(
+	ctx context.Context, t Tool, sessions ...string,
+) (revision uint64, err error) {
 	if err := t.check(); err != nil {
 		return 0, err
 	}
@@ -168,15 +180,19 @@ func (t *Tool) addition(session string) *change {
 	}
 }
 
-// RemoveTool removes a tool from all sessions, or only from these. Running calls of the tool run to their end.
-// Removing a tool that does not exist is no error.
-func (p *Provider) RemoveTool(ctx context.Context, name string, sessions ...string) (revision uint64, err error) {
+// RemoveTool removes a tool from all sessions, or only from these. Running calls of the tool run to
+// their end. Removing a tool that does not exist is no error.
+func (p *Provider) RemoveTool(
+	ctx context.Context, name string, sessions ...string,
+) (revision uint64, err error) {
 	return p.changeEach(ctx, sessions, func(session string) *change {
 		return &change{what: "removing tool " + name, session: session,
 			apply: func(o *offer) error {
 				return o.changeTools(session, func(tools []Tool) []Tool {
 					// An empty list and not nil, which would mean the tools of all sessions.
-					return slices.DeleteFunc(append([]Tool{}, tools...), func(t Tool) bool { return t.Name == name })
+					return slices.DeleteFunc(append([]Tool{}, tools...), func(t Tool) bool {
+						return t.Name == name
+					})
 				})
 			},
 			message: func(o *offer, session, id string) protocol.Message {
@@ -190,9 +206,11 @@ func (p *Provider) RemoveTool(ctx context.Context, name string, sessions ...stri
 	})
 }
 
-// SetTools replaces all tools in one step, in all sessions or only in these. A provider may have 100 tools; the
-// error names the first tool that is wrong.
-func (p *Provider) SetTools(ctx context.Context, tools []Tool, sessions ...string) (revision uint64, err error) {
+// SetTools replaces all tools in one step, in all sessions or only in these. A provider may have
+// 100 tools; the error names the first tool that is wrong.
+func (p *Provider) SetTools(
+	ctx context.Context, tools []Tool, sessions ...string,
+) (revision uint64, err error) {
 	for i, t := range tools {
 		if err := t.check(); err != nil {
 			return 0, err
@@ -204,16 +222,20 @@ func (p *Provider) SetTools(ctx context.Context, tools []Tool, sessions ...strin
 	tools = append([]Tool{}, tools...)
 	return p.changeEach(ctx, sessions, func(session string) *change {
 		return &change{what: "setting the tools", session: session,
-			apply: func(o *offer) error { return o.changeTools(session, func([]Tool) []Tool { return tools }) },
+			apply: func(o *offer) error {
+				return o.changeTools(session, func([]Tool) []Tool { return tools })
+			},
 			message: func(_ *offer, session, id string) protocol.Message {
-				return &protocol.ToolsUpdate{RequestID: id, SessionID: session, Tools: wireTools(tools)}
+				return &protocol.ToolsUpdate{RequestID: id, SessionID: session,
+					Tools: wireTools(tools)}
 			},
 		}
 	})
 }
 
-// toolsUpdate makes an update with the whole list of tools, which every gateway understands. The list is nil, and
-// the caller adds the difference, if a list for all sessions would remove the tools that one session has instead.
+// toolsUpdate makes an update with the whole list of tools, which every gateway understands. The
+// list is nil, and the caller adds the difference, if a list for all sessions would remove the
+// tools that one session has instead.
 func toolsUpdate(o *offer, session, id string) *protocol.ToolsUpdate {
 	m := &protocol.ToolsUpdate{RequestID: id, SessionID: session}
 	if session != "" || !o.hasSessionTools() {
@@ -251,9 +273,10 @@ func (t *Tool) check() error {
 	if t.Handler == nil {
 		return wrong("it needs a handler")
 	}
-	if t.Timeout != 0 && (t.Timeout < protocol.MinToolTimeout || t.Timeout > protocol.MaxToolTimeout) {
-		return wrong("its timeout is %v, but must be from %v to %v", t.Timeout, protocol.MinToolTimeout,
-			protocol.MaxToolTimeout)
+	if t.Timeout != 0 &&
+		(t.Timeout < protocol.MinToolTimeout || t.Timeout > protocol.MaxToolTimeout) {
+		return wrong("its timeout is %v, but must be from %v to %v", t.Timeout,
+			protocol.MinToolTimeout, protocol.MaxToolTimeout)
 	}
 	if err := checkSchema(t.Parameters); err != nil {
 		return wrong("its parameters: %w", err)
@@ -278,7 +301,8 @@ func checkSchema(schema json.RawMessage) error {
 
 func (t *Tool) wire() protocol.Tool {
 	w := protocol.Tool{Name: t.Name, Title: t.Title, Description: t.Description,
-		Parameters: protocol.Raw(t.Parameters), OutputSchema: protocol.Raw(t.OutputSchema), Annotations: t.Annotations}
+		Parameters: protocol.Raw(t.Parameters), OutputSchema: protocol.Raw(t.OutputSchema),
+		Annotations: t.Annotations}
 	if t.Parameters == nil {
 		w.Parameters = protocol.Raw(`{"type":"object"}`)
 	}

@@ -28,14 +28,17 @@ func TestWrongOptions(t *testing.T) {
 		"no host":     {"sample", providers.Options{URL: "ws://"}, "", "Options.URL"},
 		"no URL":      {"sample", providers.Options{URL: "ws://a b"}, "", "Options.URL"},
 		"environment": {"sample", providers.Options{}, "localhost:9400", "TAP_GATEWAY_URL"},
-		"metadata":    {"sample", providers.Options{Metadata: map[string]any{"a": func() {}}}, "", "Options.Metadata"},
+		"metadata": {"sample", providers.Options{Metadata: map[string]any{"a": func() {}}}, "",
+			"Options.Metadata"},
 		"context": {"sample", providers.Options{Context: strings.Repeat("x", 8193)}, "",
 			"hello.context: 8193 bytes are over the limit of 8192"},
 		"startup": {"sample", providers.Options{StartupContext: strings.Repeat("x", 8193)}, "",
 			"hello.startup_context: 8193 bytes are over the limit of 8192"},
-		"concurrency": {"sample", providers.Options{Concurrency: providers.Concurrency{Max: 1, Scope: "world"}}, "",
+		"concurrency": {"sample",
+			providers.Options{Concurrency: providers.Concurrency{Max: 1, Scope: "world"}}, "",
 			"hello.concurrency.scope: must be one of instance, provider, tool"},
-		"no calls": {"sample", providers.Options{Concurrency: providers.Concurrency{Scope: providers.PerTool}}, "",
+		"no calls": {"sample",
+			providers.Options{Concurrency: providers.Concurrency{Scope: providers.PerTool}}, "",
 			"hello.concurrency.max: must be at least 1"},
 	}
 	for name, tt := range tests {
@@ -45,7 +48,8 @@ func TestWrongOptions(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			err := providers.New(tt.name, &tt.opts).Run(ctx)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.Contains(err.Error(), tt.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("Run returned %v, want one line with %q", err, tt.want)
 			}
 		})
@@ -59,14 +63,24 @@ func TestWrongTools(t *testing.T) {
 		tool providers.Tool
 		want string
 	}{
-		"no name":        {with(func(t *providers.Tool) { t.Name = "" }), `tool "": its name must be`},
-		"bad name":       {with(func(t *providers.Tool) { t.Name = "a b" }), `tool "a b": its name must be`},
-		"no description": {with(func(t *providers.Tool) { t.Description = "" }), `tool "ok": it needs a description`},
-		"no handler":     {with(func(t *providers.Tool) { t.Handler = nil }), `tool "ok": it needs a handler`},
-		"timeout":        {with(providers.Timeout(2 * time.Hour)), `tool "ok": its timeout is 2h0m0s`},
+		"no name": {with(func(t *providers.Tool) {
+			t.Name = ""
+		}), `tool "": its name must be`},
+		"bad name": {with(func(t *providers.Tool) {
+			t.Name = "a b"
+		}), `tool "a b": its name must be`},
+		"no description": {with(func(t *providers.Tool) {
+			t.Description = ""
+		}), `tool "ok": it needs a description`},
+		"no handler": {with(func(t *providers.Tool) {
+			t.Handler = nil
+		}), `tool "ok": it needs a handler`},
+		"timeout": {with(providers.Timeout(2 * time.Hour)), `tool "ok": its timeout is 2h0m0s`},
 		"not JSON": {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{`) }),
 			`tool "ok": its parameters: not valid JSON`},
-		"not an object": {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"string"}`) }),
+		"not an object": {with(func(t *providers.Tool) {
+			t.Parameters = json.RawMessage(`{"type":"string"}`)
+		}),
 			`tool "ok": its parameters: `},
 		"bad schema": {with(func(t *providers.Tool) {
 			t.Parameters = json.RawMessage(
@@ -95,7 +109,8 @@ func TestWrongTools(t *testing.T) {
 	for i := range 101 {
 		many = append(many, fixed(fmt.Sprintf("t%d", i), nil, nil))
 	}
-	if _, err := p.SetTools(t.Context(), many); err == nil || !strings.Contains(err.Error(), "100") {
+	if _, err := p.SetTools(t.Context(), many); err == nil ||
+		!strings.Contains(err.Error(), "100") {
 		t.Errorf("101 tools: %v, want the limit", err)
 	}
 	if _, err := p.SetTools(t.Context(), many[:100]); err != nil {
@@ -130,28 +145,32 @@ func TestNewTool(t *testing.T) {
 		t.Errorf("calling without arguments: got %v, want no error", err)
 	}
 
-	if _, err := providers.NewTool("loose", "takes anything", func(context.Context, map[string]any) (any,
-		error) {
-		return nil, nil
-	}); err != nil {
+	if _, err := providers.NewTool("loose", "takes anything",
+		func(context.Context, map[string]any) (any,
+			error) {
+			return nil, nil
+		}); err != nil {
 		t.Errorf("a tool that takes a map: got %v, want no error", err)
 	}
-	if _, err := providers.NewTool("none", "takes nothing", func(context.Context, struct{}) (any, error) {
-		return nil,
-			nil
-	}); err != nil {
+	if _, err := providers.NewTool("none", "takes nothing",
+		func(context.Context, struct{}) (any, error) {
+			return nil,
+				nil
+		}); err != nil {
 		t.Errorf("a tool that takes an empty struct: got %v, want no error", err)
 	}
-	if _, err := providers.NewTool("text", "takes text", func(context.Context, string) (any, error) {
-		return nil,
-			nil
-	}); err == nil || !strings.Contains(err.Error(), `tool "text"`) {
+	if _, err := providers.NewTool("text", "takes text",
+		func(context.Context, string) (any, error) {
+			return nil,
+				nil
+		}); err == nil || !strings.Contains(err.Error(), `tool "text"`) {
 		t.Errorf("text for arguments: %v, want an error that names the tool", err)
 	}
-	if _, err := providers.NewTool("chan", "takes a channel", func(context.Context, struct{ C chan int }) (any,
-		error) {
-		return nil, nil
-	}); err == nil {
+	if _, err := providers.NewTool("chan", "takes a channel",
+		func(context.Context, struct{ C chan int }) (any,
+			error) {
+			return nil, nil
+		}); err == nil {
 		t.Error("a tool that takes a channel: got no error, want one")
 	}
 
@@ -172,23 +191,26 @@ func TestConnectErrors(t *testing.T) {
 		body   string
 		want   string
 	}{
-		"a gateway that is full": {503, `{"error":{"code":"RATE_LIMITED","message":"50 providers are connected"}}`,
+		"a gateway that is full": {503,
+			`{"error":{"code":"RATE_LIMITED","message":"50 providers are connected"}}`,
 			"50 providers are connected"},
 		"no gateway at all": {200, "<html>", "it answered 200 OK; is it a gateway?"},
 		"nobody":            {0, "", "connection refused"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(tt.status)
-				_, _ = io.WriteString(w, tt.body)
-			}))
+			srv := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(tt.status)
+					_, _ = io.WriteString(w, tt.body)
+				}))
 			defer srv.Close()
 			if tt.status == 0 {
 				srv.Close()
 			}
 			transport := &http.Transport{DisableKeepAlives: true}
-			o := &providers.Options{URL: srv.URL, Logger: quiet, HTTPClient: &http.Client{Transport: transport}}
+			o := &providers.Options{URL: srv.URL, Logger: quiet,
+				HTTPClient: &http.Client{Transport: transport}}
 			errs := errorsOf(o)
 			run(t, providers.New("sample", o))
 			err := receive(t, errs)

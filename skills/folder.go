@@ -15,12 +15,13 @@ type Found struct {
 	found ownfile.Found
 }
 
-// Look returns the state of each skill in the folder. It writes nothing. An error names the path that can't be read.
+// Look returns the state of each skill in the folder. It writes nothing. An error names the path
+// that can't be read.
 func (f Folder) Look() ([]Found, error) {
 	var all []Found
 	for _, s := range All() {
-		file := ownfile.File{Path: filepath.Join(f.Path, s.Name, fileName), Root: f.root, KeepRoot: f.keepRoot,
-			Text: s.Text, Form: ownfile.FrontMatter}
+		file := ownfile.File{Path: filepath.Join(f.Path, s.Name, fileName), Root: f.root,
+			KeepRoot: f.keepRoot, Text: s.Text, Form: ownfile.FrontMatter}
 		found, err := file.Look()
 		if err != nil {
 			return nil, err
@@ -30,7 +31,8 @@ func (f Folder) Look() ([]Found, error) {
 	return all, nil
 }
 
-// Write installs the skill if it is absent or outdated: the whole file or nothing. It leaves any other alone.
+// Write installs the skill if it is absent or outdated: the whole file or nothing. It leaves any
+// other alone.
 func (s Found) Write() error { return s.found.Write() }
 
 // Remove takes away the skill if tapgw has installed it, and the directories that are empty then.

@@ -1,5 +1,6 @@
-// Package skills has the skills that teach a model how to use the tap_* tools, and writes them into the folders where
-// agents look for skills. Files that a person has changed or written are left alone.
+// Package skills has the skills that teach a model how to use the tap_* tools, and writes them into
+// the folders where agents look for skills. Files that a person has changed or written are left
+// alone.
 package skills
 
 import (
@@ -51,8 +52,8 @@ const (
 	Project = "project" // for one project
 )
 
-// Folder is where one agent looks for skills: Path, below which each skill has a directory. For names the agent:
-// copilot or claude.
+// Folder is where one agent looks for skills: Path, below which each skill has a directory. For
+// names the agent: copilot or claude.
 type Folder struct {
 	For   string
 	Scope string
@@ -62,7 +63,8 @@ type Folder struct {
 	keepRoot bool   // root stays when it is empty
 }
 
-// Folders returns where the agents look for skills: in a project's directory, or for the user if project is "".
+// Folders returns where the agents look for skills: in a project's directory, or for the user if
+// project is "".
 func Folders(project string) ([]Folder, error) {
 	folder := func(agent, root string, keep bool, path ...string) Folder {
 		f := Folder{For: agent, Scope: User, root: root, keepRoot: keep,
@@ -109,8 +111,8 @@ const (
 	Changed   = ownfile.Changed  // a person has changed or written it
 )
 
-// Summary is the state of a whole folder: the state that all skills have, or else "partly", or "changed" if a person
-// has one of them.
+// Summary is the state of a whole folder: the state that all skills have, or else "partly", or
+// "changed" if a person has one of them.
 func Summary(found []Found) string {
 	states := map[string]bool{}
 	for _, f := range found {

@@ -10,22 +10,26 @@ import (
 	"testing"
 )
 
-// TestFrontMatter holds the skills against what agents ask of one: a name that is its directory's, and a description
-// of at most 1,000 characters on a line that needs no quotes in YAML.
+// TestFrontMatter holds the skills against what agents ask of one: a name that is its directory's,
+// and a description of at most 1,000 characters on a line that needs no quotes in YAML.
 func TestFrontMatter(t *testing.T) {
-	front := regexp.MustCompile(`^---\nname: ([a-z0-9-]{1,64})\ndescription: (.{20,1000})\n---\n\n# `)
+	front := regexp.MustCompile(
+		`^---\nname: ([a-z0-9-]{1,64})\ndescription: (.{20,1000})\n---\n\n# `)
 	var names []string
 	for _, s := range All() {
 		names = append(names, s.Name)
 		m := front.FindStringSubmatch(s.Text)
-		if m == nil || m[1] != s.Name || strings.Contains(m[2], ": ") || strings.Contains(m[2], " #") {
-			t.Errorf("%s: begins with %.300q, want its name, a plain description and a heading", s.Name, s.Text)
+		if m == nil || m[1] != s.Name || strings.Contains(m[2], ": ") ||
+			strings.Contains(m[2], " #") {
+			t.Errorf("%s: begins with %.300q, want its name, a plain description and a heading",
+				s.Name, s.Text)
 		}
 		if lines := strings.Count(s.Text, "\n"); lines > 120 {
 			t.Errorf("%s: has %d lines, want at most 120", s.Name, lines)
 		}
 	}
-	want := []string{"tap-create-provider", "tap-goal", "tap-loop", "tap-monitor", "tap-orchestrate"}
+	want := []string{"tap-create-provider", "tap-goal", "tap-loop", "tap-monitor",
+		"tap-orchestrate"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the skills are %q, want %q", names, want)
 	}
@@ -79,7 +83,8 @@ func tree(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// TestLinks makes each element of the path a link to a directory outside. Nothing there is written or removed.
+// TestLinks makes each element of the path a link to a directory outside. Nothing there is written
+// or removed.
 func TestLinks(t *testing.T) {
 	outside := t.TempDir()
 	for _, name := range []string{".claude", ".claude/skills", ".claude/skills/tap-loop"} {
@@ -92,7 +97,8 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := each(t, folders[1], Found.Write)
-		if err == nil || !strings.Contains(err.Error(), link+" is a symbolic link that leads out of "+dir) {
+		if err == nil ||
+			!strings.Contains(err.Error(), link+" is a symbolic link that leads out of "+dir) {
 			t.Errorf("%s: got %v, want that it leads out", name, err)
 		}
 		if got := tree(t, outside); len(got) > 0 {
@@ -101,7 +107,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestFileInTheWay puts a file where a directory is needed, or a link to one. The error names it, and it stays.
+// TestFileInTheWay puts a file where a directory is needed, or a link to one. The error names it,
+// and it stays.
 func TestFileInTheWay(t *testing.T) {
 	for _, name := range []string{".claude", ".claude/skills", ".claude/skills/tap-loop"} {
 		for _, isLink := range []bool{false, true} {
@@ -146,13 +153,15 @@ func TestUserFileInTheWay(t *testing.T) {
 	}
 	for _, f := range folders {
 		_, err := f.Look()
-		if err == nil || !strings.Contains(err.Error(), ": "+file+" is no directory: move it away") {
+		if err == nil ||
+			!strings.Contains(err.Error(), ": "+file+" is no directory: move it away") {
 			t.Errorf("%s: got %v, want that %s is no directory", f.For, err, file)
 		}
 	}
 }
 
-// TestLinkedFile wants a SKILL.md that is a link, here to a text that tapgw wrote, to be a person's.
+// TestLinkedFile wants a SKILL.md that is a link, here to a text that tapgw wrote, to be a
+// person's.
 func TestLinkedFile(t *testing.T) {
 	dir, folders := project(t)
 	f := folders[0]
@@ -215,9 +224,11 @@ func TestChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := []byte("mine")
-	for what, do := range map[string]func(Found) error{"write": Found.Write, "remove": Found.Remove} {
+	for verb, do := range map[string]func(Found) error{
+		"write": Found.Write, "remove": Found.Remove,
+	} {
 		text := ours
-		if what == "write" {
+		if verb == "write" {
 			text = []byte(older)
 		}
 		if err := os.WriteFile(s.File, text, 0o600); err != nil {
@@ -231,15 +242,16 @@ func TestChangedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := do(found[0]); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
-			t.Errorf("%s: got %v, want that the file was changed meanwhile", what, err)
+			t.Errorf("%s: got %v, want that the file was changed meanwhile", verb, err)
 		}
 		if got, err := os.ReadFile(s.File); err != nil || string(got) != string(mine) {
-			t.Errorf("%s: the file is %q (%v), want %q", what, got, err, mine)
+			t.Errorf("%s: the file is %q (%v), want %q", verb, got, err, mine)
 		}
 	}
 }
 
-// TestOthersStay wants other files, and links in place of directories, to stay where tapgw removes its own.
+// TestOthersStay wants other files, and links in place of directories, to stay where tapgw removes
+// its own.
 func TestOthersStay(t *testing.T) {
 	dir, folders := project(t)
 	real := filepath.Join(dir, "real")
@@ -260,7 +272,8 @@ func TestOthersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		filepath.Join(dir, ".claude") + " -> real", filepath.Join(real, "skills", "tap-loop", "notes.md") + "\nn",
+		filepath.Join(dir, ".claude") + " -> real", filepath.Join(real, "skills", "tap-loop",
+			"notes.md") + "\nn",
 	}
 	if got := tree(t, dir); !slices.Equal(got, want) {
 		t.Errorf("left: %q, want %q", got, want)

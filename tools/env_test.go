@@ -48,7 +48,8 @@ type args map[string]any
 func checkWritten(t *testing.T, env *Env, res Result, synced map[string]string) {
 	t.Helper()
 	if len(res.Written) != len(synced) {
-		t.Errorf("%d files were written, %d synced, want the same number", len(res.Written), len(synced))
+		t.Errorf("%d files were written, %d synced, want the same number", len(res.Written),
+			len(synced))
 	}
 	for _, w := range res.Written {
 		data, err := os.ReadFile(w.Path)

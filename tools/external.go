@@ -69,15 +69,17 @@ type dropFile struct {
 // treats as its own. A drop-in with such a name would replace a tool that the server
 // and the user's policies rely on.
 var reserved = []string{
-	"insert_edit_into_file", "replace_string_in_file", "multi_replace_string", "create_file", "create_directory",
-	"apply_patch", "read_file", "list_dir", "file_search", "grep_search", "find_test_files", "run_in_terminal",
-	"run_tests", "fetch_web_page", "get_errors",
+	"insert_edit_into_file", "replace_string_in_file", "multi_replace_string", "create_file",
+	"create_directory",
+	"apply_patch", "read_file", "list_dir", "file_search", "grep_search", "find_test_files",
+	"run_in_terminal", "run_tests", "fetch_web_page", "get_errors",
 	"validate_cves", "run_subagent", "manage_todo_list", "semantic_search",
 }
 
 // toolchains are the environment variables that find and set up interpreters.
 var toolchains = []string{
-	"VIRTUAL_ENV", "PYTHON*", "PYENV_*", "CONDA_*", "NODE_PATH", "NVM_*", "JAVA_HOME", "GOPATH", "GOROOT",
+	"VIRTUAL_ENV", "PYTHON*", "PYENV_*", "CONDA_*", "NODE_PATH", "NVM_*", "JAVA_HOME", "GOPATH",
+	"GOROOT",
 	"SSH_AUTH_SOCK",
 }
 
@@ -129,7 +131,9 @@ func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) 
 			byName[d.tool.Name] = d.tool
 		}
 	}
-	tools := slices.SortedFunc(maps.Values(byName), func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
+	tools := slices.SortedFunc(maps.Values(byName), func(a, b *Tool) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.File, b.File) })
 	return tools, faults
 }
@@ -176,7 +180,9 @@ func (x *External) faultOfName(d *dropFile) *dropin.Fault {
 	name := d.tool.Name
 	owner := "a tool of the language server"
 	switch {
-	case x.Beside != nil && slices.ContainsFunc(x.Beside(), func(t *Tool) bool { return t.Name == name }):
+	case x.Beside != nil && slices.ContainsFunc(x.Beside(), func(t *Tool) bool {
+		return t.Name == name
+	}):
 		owner = "a built-in tool"
 	case !slices.Contains(reserved, name):
 		return nil
@@ -190,8 +196,9 @@ func (x *External) faultOfName(d *dropFile) *dropin.Fault {
 	if slices.Contains(x.Replace(), name) {
 		return nil
 	}
-	return &dropin.Fault{Line: d.line, Reason: fmt.Sprintf("the name %q belongs to %s: choose another, or let this "+
-		"file take its place by tools.replace = [%[1]q] in lsclient.toml", name, owner)}
+	return &dropin.Fault{Line: d.line,
+		Reason: fmt.Sprintf("the name %q belongs to %s: choose another, or let this "+
+			"file take its place by tools.replace = [%[1]q] in lsclient.toml", name, owner)}
 }
 
 // faultBeside returns the reason why the tool can't be used beside the tools of byName, or nil if

@@ -82,7 +82,9 @@ func (s pySource) withImports(all []pySource) []file {
 	parts := []pySource{s}
 	for i := 0; i < len(parts); i++ {
 		for _, other := range all {
-			isPart := slices.ContainsFunc(parts, func(p pySource) bool { return p.path == other.path })
+			isPart := slices.ContainsFunc(parts, func(p pySource) bool {
+				return p.path == other.path
+			})
 			if !isPart && parts[i].mentions[strings.TrimSuffix(other.base, ".py")] {
 				parts = append(parts, other)
 			}
@@ -97,7 +99,9 @@ func (s pySource) withImports(all []pySource) []file {
 
 // loadModules adds a directory's Python modules to found. One probe imports all that
 // are new or have changed.
-func (x *External) loadModules(ctx context.Context, dir string, files []file, found map[string]*dropFile) []Fault {
+func (x *External) loadModules(
+	ctx context.Context, dir string, files []file, found map[string]*dropFile,
+) []Fault {
 	var sources []pySource
 	for _, f := range files {
 		if filepath.Ext(f.base) == ".py" {
@@ -129,7 +133,8 @@ func (x *External) loadModules(ctx context.Context, dir string, files []file, fo
 		probed, interpreter, err = python.Probe(ctx, interpreter, changed)
 	}
 	if err != nil {
-		reason := fmt.Sprintf("its Python tools (%s) cannot be used: %v", strings.Join(names, ", "), err)
+		reason := fmt.Sprintf("its Python tools (%s) cannot be used: %v", strings.Join(names, ", "),
+			err)
 		return []Fault{{File: dir, Reason: reason}}
 	}
 	for i, p := range probed {
@@ -181,7 +186,8 @@ func (x *External) environ() []string {
 	}
 	// Python would run compiled files from a directory beside the tools. A person who trusts the
 	// tools does not look at that directory, so compiled files live in the user's cache.
-	return proc.Environ(map[string]string{"PYTHONPYCACHEPREFIX": filepath.Join(xdg.CacheHome, "tapgw", "pycache")},
+	return proc.Environ(map[string]string{"PYTHONPYCACHEPREFIX": filepath.Join(xdg.CacheHome,
+		"tapgw", "pycache")},
 		names...)
 }
 
@@ -207,11 +213,13 @@ func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 		d.fault = &dropin.Fault{Line: spec.Line, Reason: reason}
 	}
 	d.tool = &Tool{
-		Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters, Kind: kind, Source: path,
+		Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters, Kind: kind,
+		Source: path,
 	}
 	d.tool.Run = func(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
 		a, err := call(ctx, dropin.Call{
-			Root: env.Root, Input: args, Sync: env.Sync, Open: env.Open, Libraries: env.dropinLibraries,
+			Root: env.Root, Input: args, Sync: env.Sync, Open: env.Open,
+			Libraries: env.dropinLibraries,
 		})
 		r := Result{Parts: a.Parts, Data: a.Data}
 		for _, w := range a.Wrote {
@@ -229,7 +237,8 @@ func (e *Env) dropinLibraries() (all []dropin.Library) {
 	catalog, _ := library_docs.Load(e.LibraryDir()) // without libraries that can't be read
 	for _, lib := range catalog {
 		d := dropin.Library{
-			ID: lib.ID, Title: lib.Title, Description: lib.Description, Aliases: append([]string{}, lib.Aliases...),
+			ID: lib.ID, Title: lib.Title, Description: lib.Description,
+			Aliases: append([]string{}, lib.Aliases...),
 		}
 		for _, s := range lib.Sections {
 			d.Sections = append(d.Sections, s.Text)

@@ -9,8 +9,9 @@ import (
 
 // Beside the built-in tools, a drop-in has the name of one of them only if it may replace it.
 func TestReplace(t *testing.T) {
-	dir := dropins(t, map[string]string{"a.py": pyTool("memory", "mine"), "b.py": pyTool("read_file", ""),
-		"c.py": pyTool("run_subagent", ""), "d.py": pyTool("other", "")})
+	dir := dropins(t, map[string]string{"a.py": pyTool("memory", "mine"),
+		"b.py": pyTool("read_file", ""), "c.py": pyTool("run_subagent", ""),
+		"d.py": pyTool("other", "")})
 	x := external(t)
 	x.Beside = func() []*Tool { return []*Tool{{Name: "memory"}, {Name: "read_file"}} }
 	var replace []string
@@ -52,7 +53,8 @@ def execute(i, ctx):
 	if err := os.MkdirAll(filepath.Join(env.Libraries, "mine"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	dropinFile(t, filepath.Join(env.Libraries, "mine"), "a.md", "# Mine\n\nMy own.\n\n## Walrus\n\nIt swims.\n")
+	dropinFile(t, filepath.Join(env.Libraries, "mine"), "a.md",
+		"# Mine\n\nMy own.\n\n## Walrus\n\nIt swims.\n")
 	tools, faults := external(t).Load(t.Context(), dir)
 	if len(faults) > 0 {
 		t.Fatal(faults)

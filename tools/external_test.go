@@ -125,7 +125,8 @@ func TestTheDocumentsExamples(t *testing.T) {
 		{"get_changed_files", args{}, "## Unstaged changes\na.txt\n\n## Untracked files\nnew.txt"},
 		{"get_changed_files", args{"sourceControlState": "staged"}, "No changed files found."},
 		{"memory", args{"command": "list"}, "No memories saved yet."},
-		{"memory", args{"command": "save", "path": "../x/notes.md", "content": "remember"}, "Saved memory 'notes.md'."},
+		{"memory", args{"command": "save", "path": "../x/notes.md", "content": "remember"},
+			"Saved memory 'notes.md'."},
 		{"memory", args{"command": "list"}, "notes.md"},
 		{"memory", args{"command": "read", "path": "notes.md"}, "remember"},
 		{"memory", args{"command": "delete", "path": "notes.md"}, "Deleted memory 'notes.md'."},
@@ -164,22 +165,28 @@ func TestLoad(t *testing.T) {
 		{"what is no tool", map[string]string{
 			"_x.py": pyTool("x",
 				""), "__init__.py": "raise 1", "x.py": "raise 1", "z.py": "def execute(): pass",
-			"README.md": "", "run.sh+": "exit 1", ".h.py": pyTool("h", ""), "b.py~": "", "tool.toml": "",
+			"README.md": "", "run.sh+": "exit 1", ".h.py": pyTool("h", ""), "b.py~": "",
+			"tool.toml":  "",
 			".tool.toml": "",
 		}, "", nil},
-		{"names", map[string]string{"a.py": pyTool("zeta", ""), "b.py": pyTool("alpha", "")}, "alpha zeta", nil},
+		{"names", map[string]string{"a.py": pyTool("zeta", ""), "b.py": pyTool("alpha", "")},
+			"alpha zeta", nil},
 		{"one bad file",
-			map[string]string{"a.py": pyTool("a", ""), "b.py": "SCHEMA = {\ndef execute", "c.tool.toml": "command = 1",
-				"d.tool.toml": manifest}, "a d !b.py !c.tool.toml",
+			map[string]string{"a.py": pyTool("a", ""), "b.py": "SCHEMA = {\ndef execute",
+				"c.tool.toml": "command = 1", "d.tool.toml": manifest}, "a d !b.py !c.tool.toml",
 			[]string{"b.py:1: SyntaxError", "c.tool.toml:1: command"}},
-		{"SCHEMA alone", map[string]string{"a.py": "\nSCHEMA = 5", "b.py": "SCHEMA = = 1", "_c.py": "SCHEMA = {",
-			"__init__.py": "SCHEMA = {"}, "!a.py !b.py",
+		{"SCHEMA alone", map[string]string{"a.py": "\nSCHEMA = 5", "b.py": "SCHEMA = = 1",
+			"_c.py": "SCHEMA = {", "__init__.py": "SCHEMA = {"}, "!a.py !b.py",
 			[]string{"a.py:2: it has SCHEMA but no function execute", "b.py:1: SyntaxError"}},
-		{"no required", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}`)}, "!a.py",
+		{"no required", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}`)},
+			"!a.py",
 			[]string{`a.py:1: tool "x": the schema of the parameters needs "required"`}},
-		{"required None", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}, 'required': None`)},
-			"!a.py", []string{"required"}},
-		{"no properties", map[string]string{"a.py": schema(`'type': 'object', 'required': []`)}, "!a.py",
+		{"required None",
+			map[string]string{"a.py": schema(
+				`'type': 'object', 'properties': {}, 'required': None`)}, "!a.py",
+			[]string{"required"}},
+		{"no properties", map[string]string{"a.py": schema(`'type': 'object', 'required': []`)},
+			"!a.py",
 			[]string{"properties"}},
 		{"empty schema", map[string]string{"a.py": schema(``)}, "!a.py", []string{"type"}},
 		{"two types",
@@ -190,25 +197,33 @@ func TestLoad(t *testing.T) {
 			}, "!a.py", []string{`"p" needs exactly one "type"`}},
 		{"no description of a property",
 			map[string]string{"a.tool.toml": manifest +
-				"[parameters]\ntype = \"object\"\nrequired = []\nproperties.p.type = \"string\""}, "!a.tool.toml",
+				"[parameters]\ntype = \"object\"\nrequired = []\nproperties.p.type = \"string\""},
+			"!a.tool.toml",
 			[]string{`a.tool.toml:3: tool "a": property "p" needs a "description"`}},
 		{"no description", map[string]string{"a.tool.toml": `command = ["cat"]`}, "!a.tool.toml",
 			[]string{"description is missing"}},
 		{"schema left out",
 			map[string]string{"a.py": "SCHEMA = {'name': 'x', 'description': 'd'}\ndef execute(i, c): return 'x'"}, "x",
 			nil},
-		{"no name", map[string]string{"a.py": pyTool("a b", "")}, "!a.py", []string{"1 to 64 letters"}},
+		{"no name", map[string]string{"a.py": pyTool("a b", "")}, "!a.py",
+			[]string{"1 to 64 letters"}},
 		{"a name twice",
-			map[string]string{"a.py": pyTool("same", ""), "b.py": pyTool("same", ""), "same.tool.toml": manifest},
+			map[string]string{"a.py": pyTool("same", ""), "b.py": pyTool("same", ""),
+				"same.tool.toml": manifest},
 			"same !b.py !same.tool.toml",
-			[]string{"b.py:2: ", "a.py has the name \"same\" already", "a.py has the name \"same\" already"}},
-		{"a name of the server", map[string]string{"a.py": pyTool("read_file", ""), "run_subagent.tool.toml": manifest},
+			[]string{"b.py:2: ", "a.py has the name \"same\" already",
+				"a.py has the name \"same\" already"}},
+		{"a name of the server", map[string]string{"a.py": pyTool("read_file", ""),
+			"run_subagent.tool.toml": manifest},
 			"!a.py !run_subagent.tool.toml",
-			[]string{`"read_file" belongs to a tool of the language server: choose another`, `"run_subagent"`}},
+			[]string{`"read_file" belongs to a tool of the language server: choose another`,
+				`"run_subagent"`}},
 		{"a name of ours", map[string]string{"a.py": pyTool("memory", "")}, "memory", nil},
-		{"a kind that is none", map[string]string{"a.tool.toml": "kind = \"magic\"\n" + manifest}, "!a.tool.toml",
+		{"a kind that is none", map[string]string{"a.tool.toml": "kind = \"magic\"\n" + manifest},
+			"!a.tool.toml",
 			[]string{`kind "magic" is none of read, edit, terminal, web`}},
-		{"a kind that only the program has", map[string]string{"a.tool.toml": "kind = \"unknown\"\n" + manifest},
+		{"a kind that only the program has",
+			map[string]string{"a.tool.toml": "kind = \"unknown\"\n" + manifest},
 			"!a.tool.toml", []string{`kind "unknown" is none of read, edit, terminal, web`}},
 	}
 	for _, tt := range tests {
@@ -239,8 +254,8 @@ func TestEarlierDirectoriesWin(t *testing.T) {
 	one, two := dropins(t, map[string]string{"z.py": pyTool("t", "one")}), dropins(t,
 		map[string]string{"a.py": pyTool("t", "two")})
 	tools, faults := external(t).Load(t.Context(), one, two)
-	if got, err := run(t, tools, space(t, nil), "t", args{}); got != "one" || err != nil || len(faults) != 1 ||
-		faults[0].File != filepath.Join(two, "a.py") {
+	if got, err := run(t, tools, space(t, nil), "t", args{}); got != "one" || err != nil ||
+		len(faults) != 1 || faults[0].File != filepath.Join(two, "a.py") {
 		t.Errorf("got %q, %v, faults %v, want %q", got, err, faults, "one")
 	}
 }
@@ -297,9 +312,10 @@ def execute(i, ctx):
 	if got := found(tools, faults); got != "env log silent slow writes" {
 		t.Fatalf("found %s, %v, want %q", got, faults, "env log silent slow writes")
 	}
-	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Unknown ||
-		tools[4].Kind != Edit {
-		t.Errorf("kinds and timeouts: %+v, want terminal, %v, unknown and edit", tools, 90*time.Second)
+	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second ||
+		tools[2].Kind != Unknown || tools[4].Kind != Edit {
+		t.Errorf("kinds and timeouts: %+v, want terminal, %v, unknown and edit", tools,
+			90*time.Second)
 	}
 	env := space(t, nil)
 	synced := map[string]string{}
@@ -309,13 +325,15 @@ def execute(i, ctx):
 		t.Errorf("writes: got %+v, %v, want %q", res, err, `{"result": "success"}`)
 	}
 	checkWritten(t, env, res, synced)
-	if _, err := run(t, tools, env, "writes", args{"path": 5}); err == nil || !strings.Contains(err.Error(), "path") {
+	if _, err := run(t, tools, env, "writes", args{"path": 5}); err == nil ||
+		!strings.Contains(err.Error(), "path") {
 		t.Errorf("wrong arguments: got %v, want %q in it", err, "path")
 	}
 	if got, err := run(t, tools, env, "env", args{}); got != "mine.."+env.Root+"\n" || err != nil {
 		t.Errorf("env: got %q, %v, want %q", got, err, "mine.."+env.Root+"\n")
 	}
-	if got, err := run(t, tools, env, "silent", args{}); got != "silent is done; it has nothing to say." || err != nil {
+	if got, err := run(t, tools, env, "silent",
+		args{}); got != "silent is done; it has nothing to say." || err != nil {
 		t.Errorf("silent: got %q, %v, want %q", got, err, "silent is done; it has nothing to say.")
 	}
 	if _, err := run(t, tools, env, "slow", args{}); !errors.Is(err, context.DeadlineExceeded) ||
@@ -360,7 +378,8 @@ func TestReload(t *testing.T) {
 	answers := func(tools []*Tool, want ...string) {
 		t.Helper()
 		for i := 0; i < len(want); i += 2 {
-			if got, err := run(t, tools, env, want[i], args{}); strings.TrimSpace(got) != want[i+1] || err != nil {
+			if got, err := run(t, tools, env, want[i],
+				args{}); strings.TrimSpace(got) != want[i+1] || err != nil {
 				t.Errorf("%s: %q, %v; want %s", want[i], got, err, want[i+1])
 			}
 		}
@@ -370,7 +389,8 @@ func TestReload(t *testing.T) {
 
 	second := load("a b e f")
 	if !slices.Equal(first, second) {
-		t.Errorf("nothing changed, and some tools are others, want the same: %v, then %v", first, second)
+		t.Errorf("nothing changed, and some tools are others, want the same: %v, then %v", first,
+			second)
 	}
 	answers(second, "a", "2", "b", "2")
 
@@ -409,7 +429,9 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		x.Watch(ctx, []string{dir}, func(tools []*Tool, faults []Fault) { reports <- state{tools, faults} })
+		x.Watch(ctx, []string{dir}, func(tools []*Tool, faults []Fault) {
+			reports <- state{tools, faults}
+		})
 	})
 	defer wg.Wait()
 	defer cancel()
@@ -468,7 +490,8 @@ def execute(i, ctx):
 `})
 	x, env := external(t), space(t, nil)
 	tools, _ := x.Load(t.Context(), dir)
-	if out, err := exec.Command("mkfifo", filepath.Join(env.Root, "go")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfifo",
+		filepath.Join(env.Root, "go")).CombinedOutput(); err != nil {
 		t.Fatalf("mkfifo: %v: %s", err, out)
 	}
 	started := make(chan struct{})

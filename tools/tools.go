@@ -49,12 +49,14 @@ const cancelGrace = 2 * time.Second
 // ones come from package builtin, drop-ins from [External]; both are called with [Tool.Call].
 type Tool struct {
 	Name        string
-	Description string          // the model decides by it
-	Parameters  json.RawMessage // JSON Schema of the arguments, in the server's strict form; see [Tool.Check]
-	Kind        Kind
-	Timeout     time.Duration // 0: [DefaultTimeout]
-	Source      string        // file of a drop-in; "" for a built-in tool
-	Consent     bool          // a built-in tool of which each call needs consent, as a drop-in's does
+	Description string // the model decides by it
+	// JSON Schema of the arguments, in the server's strict form; see [Tool.Check]
+	Parameters json.RawMessage
+	Kind       Kind
+	Timeout    time.Duration // 0: [DefaultTimeout]
+	Source     string        // file of a drop-in; "" for a built-in tool
+	// a built-in tool of which each call needs consent, as a drop-in's does
+	Consent bool
 	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model reads the
 	// text of an error, so it names the failed action, its object and the cure.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)
@@ -88,9 +90,10 @@ type Env struct {
 	Secrets []string
 	// LanguageServers are the user's own, which come before the known ones.
 	LanguageServers []LanguageServer
-	Home            string        // the user's directory of the program: memory notes, added libraries
-	Libraries       string        // directory of added libraries; "": library_docs in Home
-	Timeout         time.Duration // of tools without a timeout of their own; 0: [DefaultTimeout]
+	// the user's directory of the program: memory notes, added libraries
+	Home      string
+	Libraries string        // directory of added libraries; "": library_docs in Home
+	Timeout   time.Duration // of tools without a timeout of their own; 0: [DefaultTimeout]
 	// Private decides about a web server whose address is not public, such as one on
 	// this machine or its networks. addr is not valid when only a proxy knows the
 	// address. A nil error allows it. Without Private, such servers are refused.
@@ -152,7 +155,8 @@ type PanicError struct {
 
 // Error implements error: a text for the model, with the tool and the value of the panic.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", e.Tool, e.Value)
+	return fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments",
+		e.Tool, e.Value)
 }
 
 // Check reports why the language server would refuse to register the tool: its
@@ -177,7 +181,9 @@ func (t *Tool) Check() error {
 // Validate checks arguments against Parameters. The error names the tool and the
 // argument. No arguments at all count as an empty object.
 func (t *Tool) Validate(args json.RawMessage) error {
-	t.compile.Do(func() { t.compiled, t.compileErr = protocol.CompileSchema(protocol.Raw(t.Parameters)) })
+	t.compile.Do(func() {
+		t.compiled, t.compileErr = protocol.CompileSchema(protocol.Raw(t.Parameters))
+	})
 	err := t.compileErr
 	if err == nil {
 		err = t.compiled.Check(protocol.Raw(orEmptyObject(args)))
@@ -228,7 +234,8 @@ func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result
 			if r := recover(); r != nil {
 				out = outcome{error: &PanicError{t.Name, r}}
 				if env.Log != nil {
-					env.Log.Debug("a tool panicked", "tool", t.Name, "value", r, "stack", string(debug.Stack()))
+					env.Log.Debug("a tool panicked", "tool", t.Name, "value", r, "stack",
+						string(debug.Stack()))
 				}
 			}
 			done <- out

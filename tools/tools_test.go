@@ -36,7 +36,9 @@ func TestCheck(t *testing.T) {
 		{"name with a space", func(t *Tool) { t.Name = "my tool" }, `"my tool"`},
 		{"no description", func(t *Tool) { t.Description = " " }, "description"},
 		{"no schema", func(t *Tool) { t.Parameters = nil }, "schema"},
-		{"no required", func(t *Tool) { t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`) },
+		{"no required", func(t *Tool) {
+			t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		},
 			"required"},
 	}
 	for _, tt := range tests {
@@ -67,7 +69,8 @@ func TestValidate(t *testing.T) {
 	}
 	for _, tt := range tests {
 		err := tool.Validate(json.RawMessage(tt.args))
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+		if tt.want == "" && err != nil || tt.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got error %v, want %q", tt.args, err, tt.want)
 		}
 	}
@@ -86,41 +89,70 @@ func TestCall(t *testing.T) {
 		is      error
 		took    time.Duration
 	}{
-		{name: "answers", run: func(context.Context) (Result, error) { return textResult("a", "b"), nil },
+		{name: "answers", run: func(context.Context) (Result, error) {
+			return textResult("a", "b"), nil
+		},
 			want: "a\nb"},
-		{name: "fails", run: func(context.Context) (Result, error) { return Result{}, errors.New("no such thing") },
+		{name: "fails", run: func(context.Context) (Result, error) {
+			return Result{}, errors.New("no such thing")
+		},
 			want: "no such thing", is: errAny},
 		{name: "wrong arguments", args: json.RawMessage(`{}`),
-			run: func(context.Context) (Result, error) { panic("it ran") }, want: `"path"`, is: errAny},
-		{name: "panics", run: func(context.Context) (Result, error) { panic("boom") }, want: "made broke down (boom)",
+			run: func(context.Context) (Result, error) {
+				panic("it ran")
+			}, want: `"path"`, is: errAny},
+		{name: "panics", run: func(context.Context) (Result, error) {
+			panic("boom")
+		}, want: "made broke down (boom)",
 			is: errAny},
 		{name: "ends its goroutine",
 			run:  func(context.Context) (Result, error) { runtime.Goexit(); return Result{}, nil },
 			want: "made broke down", is: errAny},
 		{name: "heeds its timeout", timeout: time.Second,
-			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
+			run: func(ctx context.Context) (Result, error) {
+				<-ctx.Done()
+				return Result{}, ctx.Err()
+			},
 			want: "made did not finish within 1s", is: context.DeadlineExceeded, took: time.Second},
 		{name: "says more at its timeout", timeout: time.Second,
 			run: func(ctx context.Context) (Result, error) {
 				<-ctx.Done()
 				return Result{}, errors.New("killed")
 			},
-			want: "made did not finish within 1s: killed", is: context.DeadlineExceeded, took: time.Second},
+			want: "made did not finish within 1s: killed", is: context.DeadlineExceeded,
+			took: time.Second},
 		{name: "answers at its timeout", timeout: time.Second,
-			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return textResult("so far"), nil },
+			run: func(ctx context.Context) (Result, error) {
+				<-ctx.Done()
+				return textResult("so far"), nil
+			},
 			want: "so far", took: time.Second},
 		{name: "ignores its timeout",
-			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return textResult("late"), nil },
-			want: "made did not finish within 2m0s", is: context.DeadlineExceeded, took: DefaultTimeout + cancelGrace},
+			run: func(ctx context.Context) (Result, error) {
+				<-forever(ctx)
+				return textResult("late"), nil
+			},
+			want: "made did not finish within 2m0s", is: context.DeadlineExceeded,
+			took: DefaultTimeout + cancelGrace},
 		{name: "is cancelled", cause: cancelled,
-			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
+			run: func(ctx context.Context) (Result, error) {
+				<-ctx.Done()
+				return Result{}, ctx.Err()
+			},
 			want: "made was cancelled", is: context.Canceled, took: time.Millisecond},
 		{name: "ignores its cancel", cause: cancelled,
-			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return textResult("late"), nil },
+			run: func(ctx context.Context) (Result, error) {
+				<-forever(ctx)
+				return textResult("late"), nil
+			},
 			want: "made was cancelled", is: context.Canceled, took: time.Millisecond + cancelGrace},
 		{name: "caller's deadline", cause: context.DeadlineExceeded,
-			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
-			want: "made did not finish in time", is: context.DeadlineExceeded, took: time.Millisecond},
+			run: func(ctx context.Context) (Result, error) {
+				<-ctx.Done()
+				return Result{}, ctx.Err()
+			},
+			want: "made did not finish in time", is: context.DeadlineExceeded,
+			took: time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -174,7 +206,8 @@ var errAny = errors.New("any")
 func TestPanicIsLogged(t *testing.T) {
 	tool := made(func(context.Context, *Env, json.RawMessage) (Result, error) { panic("boom") })
 	var log bytes.Buffer
-	env := &Env{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	env := &Env{Log: slog.New(slog.NewTextHandler(&log,
+		&slog.HandlerOptions{Level: slog.LevelDebug}))}
 	_, err := tool.Call(t.Context(), env, json.RawMessage(`{"path":"x"}`))
 	var p *PanicError
 	if !errors.As(err, &p) || p.Value != "boom" {
@@ -202,14 +235,15 @@ func TestQuestionsTakeTheirTime(t *testing.T) {
 		})
 		tool.Timeout = 3 * time.Second
 		start := time.Now()
-		_, err := tool.Call(t.Context(), &Env{Outside: func(ctx context.Context, _ string, _ bool) error {
-			select {
-			case <-time.After(time.Hour):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}}, json.RawMessage(`{"path":"x"}`))
+		_, err := tool.Call(t.Context(),
+			&Env{Outside: func(ctx context.Context, _ string, _ bool) error {
+				select {
+				case <-time.After(time.Hour):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}}, json.RawMessage(`{"path":"x"}`))
 		want := 2*time.Hour + tool.Timeout
 		if took := time.Since(start); took != want || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it took %v, %v; want %v, and then the end of its time", took, err, want)

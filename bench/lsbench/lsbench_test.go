@@ -31,7 +31,8 @@ func newStage(b *testing.B) stage {
 		const installed = "../../.runtime/node_modules/@github/copilot-language-server-*/copilot-language-server"
 		found, err := filepath.Glob(installed)
 		if err != nil || len(found) == 0 {
-			b.Fatalf("no Copilot language server at %s: run `make runtime`, want no error and at least one", installed)
+			b.Fatalf(
+				"no Copilot language server at %s: run `make runtime`, want no error and at least one", installed)
 		}
 		if server, err = filepath.Abs(found[0]); err != nil {
 			b.Fatal(err)
@@ -44,7 +45,8 @@ func newStage(b *testing.B) stage {
 	b.Cleanup(c.Close)
 	home := b.TempDir()
 	s := stage{server: server, env: c.Env(), workspace: filepath.Join(home, "workspace")}
-	maps.Copy(s.env, map[string]string{"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config")})
+	maps.Copy(s.env,
+		map[string]string{"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config")})
 	if err := os.Mkdir(s.workspace, 0o755); err != nil {
 		b.Fatal(err)
 	}
@@ -62,7 +64,8 @@ func (s stage) raw(b *testing.B) *raw {
 
 func (s stage) client(b *testing.B) *langserver.Client {
 	b.Helper()
-	c, err := langserver.Start(b.Context(), langserver.Options{Command: s.server, Workspace: s.workspace, Env: s.env})
+	c, err := langserver.Start(b.Context(),
+		langserver.Options{Command: s.server, Workspace: s.workspace, Env: s.env})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -110,8 +113,8 @@ func BenchmarkReady(b *testing.B) {
 	report(b, floor, client)
 }
 
-// BenchmarkFirstToken is the time from the start of the process to the first text of the model. Target: 1.1 times the
-// floor.
+// BenchmarkFirstToken is the time from the start of the process to the first text of the model.
+// Target: 1.1 times the floor.
 func BenchmarkFirstToken(b *testing.B) {
 	s := newStage(b)
 	s.raw(b).stop()
@@ -129,14 +132,17 @@ func BenchmarkFirstToken(b *testing.B) {
 		var first time.Time
 		start := time.Now()
 		c = s.client(b)
-		_, err := c.NewConversation(langserver.ConversationOptions{Model: "scripted"}).Turn(b.Context(), "hello",
+		_, err := c.NewConversation(langserver.ConversationOptions{Model: "scripted"}).Turn(
+			b.Context(), "hello",
 			func(e langserver.Event) {
 				if _, ok := e.(langserver.Text); ok && first.IsZero() {
 					first = time.Now()
 				}
 			})
 		if err != nil || first.IsZero() {
-			b.Fatalf("a turn: the first text came at %v, with the error %v; want a text and no error", first, err)
+			b.Fatalf(
+				"a turn: the first text came at %v, with the error %v; want a text and no error",
+				first, err)
 		}
 		client = append(client, first.Sub(start))
 		c.Close()
@@ -172,7 +178,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 	byRaw := func() { check(r.turn("call:answers")) }
 	byClient := func() {
-		t, err := c.NewConversation(langserver.ConversationOptions{Model: "scripted"}).Turn(b.Context(), "call:answers",
+		t, err := c.NewConversation(langserver.ConversationOptions{Model: "scripted"}).Turn(
+			b.Context(), "call:answers",
 			nil)
 		check(t.Text, err)
 	}

@@ -20,7 +20,8 @@ import (
 const readme = "# Title\n\nSome **bold** text, `code`, and [a link](https://example.com/).\n\n- one\n- two\n\n" +
 	"| a | b |\n|---|---|\n| 1 | 2 |\n\n```go\nfunc main() {}\n```\n"
 
-// memoryTurns are prompts for a model that does what they say, and then says what the tools answered.
+// memoryTurns are prompts for a model that does what they say, and then says what the tools
+// answered.
 var memoryTurns = []string{
 	`call:list_dir {"path":"."}`,
 	`call:run_in_terminal {"command":"cat README.md","explanation":"to see it"}`,
@@ -32,15 +33,18 @@ var memoryTurns = []string{
 	`call:run_in_terminal {"command":"cat README.md","explanation":"to see it"}`,
 }
 
-// BenchmarkMemory is the memory of lsclient itself, without the server, in a chat on a terminal whose turns call tools
-// and show Markdown: what it has at the prompt after the last turn, and the most that it has had. Target: 24 MiB.
+// BenchmarkMemory is the memory of lsclient itself, without the server, in a chat on a terminal
+// whose turns call tools and show Markdown: what it has at the prompt after the last turn, and the
+// most that it has had. Target: 24 MiB.
 func BenchmarkMemory(b *testing.B) {
 	s := newStage(b)
-	if err := os.WriteFile(filepath.Join(s.workspace, "README.md"), []byte(readme), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.workspace, "README.md"), []byte(readme),
+		0o600); err != nil {
 		b.Fatal(err)
 	}
 	program := filepath.Join(b.TempDir(), "lsclient")
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-o", program, "tapgw/cmd/lsclient")
+	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-o", program,
+		"tapgw/cmd/lsclient")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("building lsclient: %v\n%s", err, out)
@@ -57,7 +61,8 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(most[len(most)/2], "peak-MiB")
 }
 
-// memory runs a chat in tmux and returns the MiB that lsclient has at the prompt after the turns, and has had at most.
+// memory runs a chat in tmux and returns the MiB that lsclient has at the prompt after the turns,
+// and has had at most.
 func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "tmux") // short, because the paths of sockets are
@@ -75,8 +80,9 @@ func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 		}
 		return string(out)
 	}
-	tmux("new-session", "-d", "-x", "100", "-y", "40", program, "chat", "-w", s.workspace, "--gateway", "off", "--yes",
-		";", "set-option", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "5000")
+	tmux("new-session", "-d", "-x", "100", "-y", "40", program, "chat", "-w", s.workspace,
+		"--gateway", "off", "--yes", ";", "set-option", "remain-on-exit", "on", ";", "set-option",
+		"-g", "history-limit", "5000")
 	defer tmux("kill-server")
 	shown := func(text string, times int) {
 		for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
@@ -85,7 +91,8 @@ func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 				return
 			}
 			if time.Now().After(deadline) {
-				b.Fatalf("after a minute the screen shows:\n%s\nwant %q %d times", screen, text, times)
+				b.Fatalf("after a minute the screen shows:\n%s\nwant %q %d times", screen, text,
+					times)
 			}
 		}
 	}
@@ -96,7 +103,8 @@ func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 		shown(" tokens in", i+1)
 	}
 	<-time.After(time.Second) // it gives memory back a moment after the turn
-	status, err := os.ReadFile("/proc/" + strings.TrimSpace(tmux("display-message", "-p", "#{pane_pid}")) + "/status")
+	status, err := os.ReadFile("/proc/" + strings.TrimSpace(tmux("display-message", "-p",
+		"#{pane_pid}")) + "/status")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -34,7 +34,8 @@ type raw struct {
 type object = map[string]any
 
 func startRaw(path, workspace string, env []string) (*raw, error) {
-	r := &raw{cmd: exec.Command(path, "--stdio"), folder: object{"uri": "file://" + workspace, "name": "workspace"}}
+	r := &raw{cmd: exec.Command(path, "--stdio"), folder: object{"uri": "file://" + workspace,
+		"name": "workspace"}}
 	r.cmd.Env, r.cmd.Dir = env, workspace
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
@@ -64,7 +65,8 @@ func startRaw(path, workspace string, env []string) (*raw, error) {
 		return nil, err
 	}
 	// As the client does, so that the model's requests are equally long.
-	ids := []string{"copilot.read_file", "copilot.list_dir", "copilot.file_search", "copilot.grep_search"}
+	ids := []string{"copilot.read_file", "copilot.list_dir", "copilot.file_search",
+		"copilot.grep_search"}
 	if _, err := r.call("conversation/unregisterTools", object{"toolIds": ids}, nil); err != nil {
 		return nil, err
 	}
@@ -116,7 +118,8 @@ func (r *raw) read() (m message, err error) {
 }
 
 // call waits for an answer and serves what comes before it.
-func (r *raw) call(method string, params any, notified func(method string, params json.RawMessage)) (json.RawMessage,
+func (r *raw) call(method string, params any,
+	notified func(method string, params json.RawMessage)) (json.RawMessage,
 	error) {
 	r.id++
 	r.send(object{"id": r.id, "method": method, "params": params})
@@ -126,8 +129,9 @@ func (r *raw) call(method string, params any, notified func(method string, param
 		case err != nil:
 			return nil, err
 		case m.Method != "" && m.ID != nil:
-			r.send(object{"id": m.ID, "result": []any{object{"content": []any{object{"value": "answered"}},
-				"status": "success"}, nil}})
+			r.send(object{"id": m.ID,
+				"result": []any{object{"content": []any{object{"value": "answered"}},
+					"status": "success"}, nil}})
 		case m.Method != "":
 			if notified != nil {
 				notified(m.Method, m.Params)
@@ -142,7 +146,8 @@ func (r *raw) call(method string, params any, notified func(method string, param
 
 func (r *raw) register(name string) error {
 	_, err := r.call("conversation/registerTools", object{"tools": []any{object{
-		"name": name, "description": "A tool.", "inputSchema": object{"type": "object", "properties": object{},
+		"name": name, "description": "A tool.",
+		"inputSchema": object{"type": "object", "properties": object{},
 			"required": []string{}},
 	}}}, nil)
 	return err

@@ -13,7 +13,8 @@ async def main() -> None:
     token = os.environ["TAP_PROVIDER_TOKEN"]
     key = hashlib.sha256(token.encode()).digest()
     question = hashlib.sha256(key).hexdigest()[:16] + " " + secrets.token_hex(16)
-    async with websockets.connect(os.environ["TAP_GATEWAY_URL"], compression=None, ping_interval=None,
+    async with websockets.connect(os.environ["TAP_GATEWAY_URL"], compression=None,
+        ping_interval=None,
                                   extra_headers={"Tapgw-Prove": question}) as ws:
         await ws.send(json.dumps({"type": "auth", "token": token}))
         sessions = json.loads(await ws.recv())

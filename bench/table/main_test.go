@@ -41,7 +41,8 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: the table has %q, want %q", row, line, want)
 		}
 	}
-	for _, row := range []string{"Idle more-KiB - wrong metric", "Idle more-MiB <20 wrong", "Idle more-MiB <=x wrong",
+	for _, row := range []string{"Idle more-KiB - wrong metric", "Idle more-MiB <20 wrong",
+		"Idle more-MiB <=x wrong",
 		"Idle more-MiB -"} {
 		if err := write(&strings.Builder{}, row, got); err == nil {
 			t.Errorf("%s: no error, want one", row)
@@ -56,7 +57,8 @@ func TestRowsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(rows) {
-		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") || strings.TrimSpace(line) == "" {
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") ||
+			strings.TrimSpace(line) == "" {
 			continue
 		}
 		name, _, _ := strings.Cut(strings.Fields(line)[0], "/")

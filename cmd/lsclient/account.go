@@ -53,10 +53,11 @@ func modelsCommand() *ucli.Command {
 				Efforts []string `json:"efforts"`
 			}
 			lines := []line{}
-			t := &cli.Table{Columns: []string{"ID", "NAME", "VENDOR", "CONTEXT", "EFFORT", "DEFAULT"}}
+			t := &cli.Table{Columns: []string{"ID", "NAME", "VENDOR", "CONTEXT", "EFFORT",
+				"DEFAULT"}}
 			for _, m := range models {
-				lines = append(lines, line{m.ID, m.Name, m.Vendor, m.ID == standard, m.Preview, m.Limits.Context,
-					m.Limits.Output, append([]string{}, m.Efforts...)})
+				lines = append(lines, line{m.ID, m.Name, m.Vendor, m.ID == standard, m.Preview,
+					m.Limits.Context, m.Limits.Output, append([]string{}, m.Efforts...)})
 				mark := ""
 				if m.ID == standard {
 					mark = "yes"
@@ -151,7 +152,8 @@ Examples:
 			case s.State == "NotAuthorized":
 				who = workspace.NotAuthorized
 			}
-			err = c.out.Result(line, "%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
+			err = c.out.Result(line, "%s\nlanguage server %s, %s (%s)\n", who, info.Version,
+				info.Path, info.Source)
 			if err == nil && !s.OK {
 				return cli.Reported(cli.ExitRefused)
 			}
@@ -170,6 +172,8 @@ one is fail. doctor starts the language server and ends it again.
 Examples:
   lsclient doctor
   lsclient doctor --json | jq '.[] | select(.status != "ok")'`,
-		Action: action(0, 2*shortTimeout, func(c *command) error { return cli.Doctor(c.ctx, c.out, c.checks()) }),
+		Action: action(0, 2*shortTimeout, func(c *command) error {
+			return cli.Doctor(c.ctx, c.out, c.checks())
+		}),
 	}
 }

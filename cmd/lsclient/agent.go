@@ -25,11 +25,14 @@ func turnFlags() []ucli.Flag {
 			Usage:       "`low|medium|high|xhigh`: how much the model reasons, if it can be told",
 			DefaultText: "the server's",
 		},
-		&ucli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
-			"the web, and is told to plan"},
-		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
+		&ucli.BoolFlag{Name: "plan",
+			Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
+				"the web, and is told to plan"},
+		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls",
+			DefaultText: "25"},
 		&ucli.StringFlag{Name: "gateway",
-			Usage: "`auto|on|off|URL`: be a session of a gateway if one runs, always (else fail), never, " +
+			Usage: "`auto|on|off|URL`: be a session of a gateway if one runs, always (else " +
+				"fail), never, " +
 				"or of the one at URL",
 			DefaultText: "auto"},
 		&ucli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
@@ -63,10 +66,13 @@ Examples:
   lsclient agent --output-schema risks.schema.json 'which files are risky, and why?'
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
 		Flags: slices.Concat([]ucli.Flag{
-			&ucli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",
+			&ucli.IntFlag{Name: "max-turns",
+				Usage:       "end with exit code 1 after `N` answers of the model, in all turns",
 				DefaultText: "no limit"},
-			&ucli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
-			&ucli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
+			&ucli.StringFlag{Name: "output-schema",
+				Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
+			&ucli.IntFlag{Name: "schema-retries",
+				Usage: "ask `N` times again for an answer that matches", Value: 2},
 			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
@@ -75,7 +81,8 @@ Examples:
 }
 
 func plainFlag() ucli.Flag {
-	return &ucli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"}
+	return &ucli.BoolFlag{Name: "plain",
+		Usage: "redraw nothing: plain text as it comes, for screen readers"}
 }
 
 // efforts are the reasoning efforts that some model takes.
@@ -86,7 +93,8 @@ func resumeFlags() []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.BoolFlag{Name: "continue", Aliases: []string{"c"},
 			Usage: "go on with the workspace's latest conversation"},
-		&ucli.StringFlag{Name: "resume", Usage: "go on with the conversation `ID`, or the one whose id begins so"},
+		&ucli.StringFlag{Name: "resume",
+			Usage: "go on with the conversation `ID`, or the one whose id begins so"},
 	}
 }
 
@@ -96,8 +104,9 @@ func policyFlags() []ucli.Flag {
 		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
 			Usage: "allow each command, file and server that a tool asks for, " +
 				"but no write to protected places (.git, .tapgw)"},
-		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
-			"does not allow"},
+		&ucli.BoolFlag{Name: "ask",
+			Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
+				"does not allow"},
 	}
 }
 
@@ -111,7 +120,9 @@ func (c *command) policy() (*consent.Policy, error) {
 	}
 	asker, err := c.console.Asker()
 	if err != nil {
-		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
+		return nil,
+			cli.Usage(
+				"flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
 	}
 	return consent.New(c.workspace.Config, false, asker), nil
 }

@@ -35,15 +35,17 @@ Examples:
   lsclient tools call grep_search --args '{"query":"main"}'
   lsclient provide`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
-				", else the user's and the workspace's)"},
+			&ucli.StringFlag{Name: "config",
+				Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
+					", else the user's and the workspace's)"},
 			&ucli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
 			&ucli.StringSliceFlag{
 				Name:  "mcp",
 				Usage: "`FILE|JSON`: also run MCP servers, in the form that editors write",
 			},
 			&ucli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
-			&ucli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},
+			&ucli.BoolFlag{Name: "no-ssl-verify",
+				Usage: "do not check certificates of GitHub and the proxy"},
 			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
 				DefaultText: "30s for short requests, else none"},
 			cli.WorkdirFlag(),
@@ -114,8 +116,10 @@ func newCommand(uc *ucli.Context) (*command, error) {
 	c := &command{Context: uc, ctx: uc.Context, out: cli.Out(uc)}
 	c.console = console.New(console.Options{Out: c.out, Stdin: c.App.Reader, Stdout: c.App.Writer,
 		Stderr: c.App.ErrWriter, Plain: c.Bool("plain")})
-	o := workspace.Options{Dir: dir, ConfigFile: c.String("config"), ToolDirs: c.StringSlice("tools"),
-		MCPServers: c.StringSlice("mcp"), NoSSLVerify: c.Bool("no-ssl-verify"), Plan: c.Bool("plan"), Note: c.out.Notef}
+	o := workspace.Options{Dir: dir, ConfigFile: c.String("config"),
+		ToolDirs:   c.StringSlice("tools"),
+		MCPServers: c.StringSlice("mcp"), NoSSLVerify: c.Bool("no-ssl-verify"),
+		Plan: c.Bool("plan"), Note: c.out.Notef}
 	if c.IsSet("proxy") {
 		proxy := c.String("proxy")
 		o.Proxy = &proxy

@@ -87,7 +87,8 @@ func (c *command) place(arg string) (file string, at langserver.Position, text s
 		return "", at, "", cli.Usage("complete: there is no column %d: line %d has %s", col, line,
 			visible.Count(len(letters)+1, "column"))
 	}
-	return file, langserver.Position{Line: line - 1, Character: len(utf16.Encode(letters[:col-1]))}, text, nil
+	return file, langserver.Position{Line: line - 1, Character: len(utf16.Encode(letters[:col-1]))},
+		text, nil
 }
 
 // cutLast splits off the number after the last colon.
@@ -102,10 +103,10 @@ func cutLast(s string) (rest string, n int, ok bool) {
 
 // languages are the LSP language ids that differ from the file's extension.
 var languages = map[string]string{
-	".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp", ".cs": "csharp", ".js": "javascript",
-	".mjs": "javascript", ".jsx": "javascriptreact",
-	".kt": "kotlin", ".md": "markdown", ".py": "python", ".rb": "ruby", ".rs": "rust", ".sh": "shellscript",
-	".ts": "typescript", ".tsx": "typescriptreact",
+	".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp", ".cs": "csharp",
+	".js": "javascript", ".mjs": "javascript", ".jsx": "javascriptreact",
+	".kt": "kotlin", ".md": "markdown", ".py": "python", ".rb": "ruby", ".rs": "rust",
+	".sh": "shellscript", ".ts": "typescript", ".tsx": "typescriptreact",
 	".yml": "yaml", ".txt": "plaintext",
 }
 

@@ -53,12 +53,14 @@ Examples:
 
 Examples:
   lsclient conversations delete 3f2a 7kq --yes`,
-				Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
+				Flags: []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
+					Usage: "confirm"}},
 				BashComplete: completeKept,
 				Action:       action(maxDeleted, 0, deleteKept),
 			},
 			{
-				Name: "export", Usage: "print one as Markdown, with the results of tools", ArgsUsage: "[ID]",
+				Name: "export", Usage: "print one as Markdown, with the results of tools",
+				ArgsUsage: "[ID]",
 				Description: `Without ID it is the workspace's latest. With --json it is the file as it is kept, a JSON
 object a line.
 
@@ -84,7 +86,8 @@ func listKept(c *command) error {
 	}
 	t := &cli.Table{Columns: []string{"ID", "TITLE", "TURNS", "USED", "WORKSPACE"}}
 	for _, i := range list {
-		t.Row(i.ShortID(), cli.Shorten(i.Title, 50), i.Turns, console.Clock(i.UpdatedAt), i.Workspace)
+		t.Row(i.ShortID(), cli.Shorten(i.Title, 50), i.Turns, console.Clock(i.UpdatedAt),
+			i.Workspace)
 	}
 	return c.out.List(append([]conversations.Info{}, list...), t, "no conversations are kept")
 }
@@ -128,7 +131,8 @@ func deleteKept(c *command) error {
 	case len(ids) == 0:
 		return cli.Usage("which conversations? lsclient conversations lists them")
 	case !c.Bool("yes"):
-		return cli.Usage("deleting %s can't be undone; give --yes to confirm", strings.Join(ids, ", "))
+		return cli.Usage("deleting %s can't be undone; give --yes to confirm",
+			strings.Join(ids, ", "))
 	}
 	for _, id := range ids {
 		if err := agent.Kept().Delete(id); err != nil {

@@ -30,8 +30,8 @@ func (c *command) localChecks() []cli.Check {
 		{Name: "config", Run: func(context.Context) cli.Result {
 			switch files := c.workspace.Files; {
 			case files.Untrusted != "":
-				return cli.Warn(configs.TrustCommand(c.workspace.Dir), "%s is left out: %s", files.Untrusted,
-					c.workspace.WhyUntrusted())
+				return cli.Warn(configs.TrustCommand(c.workspace.Dir), "%s is left out: %s",
+					files.Untrusted, c.workspace.WhyUntrusted())
 			case files.Project != "":
 				return cli.OK("%s", files.Project)
 			case files.User != "":
@@ -102,8 +102,10 @@ func (c *command) serverChecks() []cli.Check {
 		{Name: "language server", Run: func(context.Context) cli.Result {
 			s, err := probe()
 			if s.info.Version == "" && err != nil {
-				cure := "make runtime, or npm install -g @github/copilot-language-server, or name one in " +
-					langserver.EnvServer
+				cure :=
+					"make runtime, or npm install -g @github/copilot-language-server, " +
+						"or name one in " +
+						langserver.EnvServer
 				return cli.Fail(cure, "%v", err)
 			}
 			return cli.OK("%s, %s (%s)", s.info.Version, s.info.Path, s.info.Source)
@@ -178,7 +180,8 @@ func (c *command) otherChecks() []cli.Check {
 		{Name: "ripgrep", Run: func(context.Context) cli.Result {
 			if broken := langserver.BrokenRipgrep(); len(broken) > 0 {
 				return cli.Warn("remove it: an editor's server then unpacks it again",
-					"%s is not whole, and editors' searches fail with it; lsclient does not use it", broken[0])
+					"%s is not whole, and editors' searches fail with it; lsclient does not use it",
+					broken[0])
 			}
 			path, err := exec.LookPath("rg")
 			if err != nil {

@@ -20,12 +20,14 @@ const eventsSchemaVar = "LSCLIENT_TEST_EVENTS"
 // exitUndocumented is the exit code of a program that has printed an event against the schema.
 const exitUndocumented = 99
 
-// mainWithCheckedEvents is main. It checks each line that agent, chat and orchestrate print with --json against the
-// schema of events, so that every script shows whether its events are documented.
+// mainWithCheckedEvents is main. It checks each line that agent, chat and orchestrate print with
+// --json against the schema of events, so that every script shows whether its events are
+// documented.
 func mainWithCheckedEvents() {
-	runsTurns := slices.ContainsFunc([]string{"agent", "chat", "orchestrate"}, func(name string) bool {
-		return slices.Contains(os.Args, name)
-	})
+	runsTurns := slices.ContainsFunc([]string{"agent", "chat", "orchestrate"},
+		func(name string) bool {
+			return slices.Contains(os.Args, name)
+		})
 	if !runsTurns || !slices.Contains(os.Args, "--json") || os.Getenv(eventsSchemaVar) == "" {
 		main()
 	}
@@ -78,7 +80,8 @@ func (c *eventChecker) Write(p []byte) (int, error) {
 	return c.out.Write(p)
 }
 
-// checkEvent checks a line against the definition of its type, whose fault says more than that of all of them.
+// checkEvent checks a line against the definition of its type, whose fault says more than that of
+// all of them.
 func checkEvent(schema *jsonschema.Schema, line []byte) error {
 	var event map[string]any
 	if err := json.Unmarshal(line, &event); err != nil {

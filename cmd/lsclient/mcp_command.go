@@ -26,7 +26,8 @@ Examples:
 		Action: run("", false),
 		Subcommands: []*ucli.Command{
 			{
-				Name: "list", Usage: "list the MCP servers with their states", ArgsUsage: "[SERVER]",
+				Name: "list", Usage: "list the MCP servers with their states",
+				ArgsUsage: "[SERVER]",
 				Description: `Exit code 1 if one has failed.
 
 Examples:
@@ -35,13 +36,15 @@ Examples:
 			},
 			{
 				Name: "tools", Usage: "list the tools of the MCP servers", ArgsUsage: "[SERVER]",
-				Description: "Examples:\n  lsclient mcp tools --json | jq -r '.[] | .server + \"/\" + .name'",
-				Action:      run("", true),
+				Description: "Examples:\n  lsclient mcp tools --json | jq -r '.[] | .server + " +
+					"\"/\" + .name'",
+				Action: run("", true),
 			},
 			{
 				Name: "start", Usage: "start MCP servers, all or one", ArgsUsage: "[SERVER]",
-				Description: "Exit code 1 if one does not start.\n\nExamples:\n  lsclient mcp start files",
-				Action:      run(langserver.MCPStart, false),
+				Description: "Exit code 1 if one does not start.\n\nExamples:\n  lsclient mcp " +
+					"start files",
+				Action: run(langserver.MCPStart, false),
 			},
 			{
 				Name: "stop", Usage: "stop MCP servers, all or one", ArgsUsage: "[SERVER]",
@@ -49,9 +52,11 @@ Examples:
 				Action:      run(langserver.MCPStop, false),
 			},
 			{
-				Name: "restart", Usage: "stop MCP servers and start them again, all or one", ArgsUsage: "[SERVER]",
-				Description: "Exit code 1 if one does not start.\n\nExamples:\n  lsclient mcp restart",
-				Action:      run(langserver.MCPRestart, false),
+				Name: "restart", Usage: "stop MCP servers and start them again, all or one",
+				ArgsUsage: "[SERVER]",
+				Description: "Exit code 1 if one does not start.\n\nExamples:\n  lsclient mcp " +
+					"restart",
+				Action: run(langserver.MCPRestart, false),
 			},
 		},
 	}
@@ -87,7 +92,8 @@ func (c *command) runMCP(action langserver.MCPAction, listsTools bool) error {
 	if err != nil {
 		return err
 	}
-	lines, table, failed := []any{}, &cli.Table{Columns: []string{"NAME", "STATUS", "TOOLS", "ERROR"}}, false
+	lines, table, failed := []any{},
+		&cli.Table{Columns: []string{"NAME", "STATUS", "TOOLS", "ERROR"}}, false
 	if listsTools {
 		table.Columns = []string{"SERVER", "TOOL", "DESCRIPTION"}
 	}

@@ -9,7 +9,8 @@ import (
 
 func orchestrateCommand() *ucli.Command {
 	return &ucli.Command{
-		Name: "orchestrate", Usage: "give a goal to several agents with roles", ArgsUsage: "GOAL|- [-]",
+		Name: "orchestrate", Usage: "give a goal to several agents with roles",
+		ArgsUsage: "GOAL|- [-]",
 		Description: `The model first plans: which tasks, of which roles, after which others. Then a worker for each
 task has a conversation of its own, as many at once as --workers says, all on one
 language server. A worker gets the results of the tasks that its own depends on. At the
@@ -24,7 +25,8 @@ Examples:
   lsclient orchestrate 'find out why the tests are slow, and make them fast' --ask
   lsclient orchestrate --config roles.toml --workers 5 - <goal.md`,
 		Flags: append([]ucli.Flag{
-			&ucli.IntFlag{Name: "workers", Usage: "at most `N` workers at once", Value: defaultWorkers},
+			&ucli.IntFlag{Name: "workers", Usage: "at most `N` workers at once",
+				Value: defaultWorkers},
 		}, turnFlags()...),
 		Action: action(2, 0, runOrchestrate),
 	}
@@ -50,5 +52,7 @@ func runOrchestrate(c *command) error {
 		return err
 	}
 	defer c.console.OpenStatus(c.ctx, true)()
-	return c.withAgent(o, func(a *agent.Conversation) error { return a.Orchestrate(c.ctx, goal, limit) })
+	return c.withAgent(o, func(a *agent.Conversation) error {
+		return a.Orchestrate(c.ctx, goal, limit)
+	})
 }

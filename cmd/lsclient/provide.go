@@ -35,7 +35,8 @@ Examples:
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
 				", else as found)"},
 			&ucli.StringFlag{Name: "token",
-				Usage: "the admin `TOKEN`; other users of this machine can read it in the command line (default: $" +
+				Usage: "the admin `TOKEN`; other users of this machine can read it in the " +
+					"command line (default: $" +
 					client.EnvToken + ", else from the gateway's file)"},
 		},
 		Action: action(0, 0, provideTools),
@@ -70,7 +71,8 @@ func provideTools(c *command) error {
 		Name: c.String("name"),
 		Provider: providers.Options{
 			URL: find.URL, Token: token, TokenFile: file, Session: session,
-			Logger: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level})),
+			Logger: slog.New(slog.NewTextHandler(c.App.ErrWriter,
+				&slog.HandlerOptions{Level: level})),
 			OnBound: func(_ context.Context, b providers.Binding) {
 				c.out.Report(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD},
 					"serving session %s in %s",
@@ -84,7 +86,9 @@ func provideTools(c *command) error {
 		p.Configure(allow, *c.workspace.Env())
 	}
 	configure()
-	watch := func(ctx context.Context, offer func([]*tools.Tool)) { c.workspace.WatchTools(ctx, configure, offer) }
+	watch := func(ctx context.Context, offer func([]*tools.Tool)) {
+		c.workspace.WatchTools(ctx, configure, offer)
+	}
 	err = p.RunWith(c.ctx, watch, func(list []*tools.Tool, err error) {
 		if err != nil {
 			c.out.Notef("lsclient: %v", err)

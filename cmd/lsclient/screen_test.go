@@ -28,7 +28,8 @@ func screenCommands() map[string]func(*testscript.TestScript, bool, []string) {
 
 // tmux runs a tmux command on the script's own server and returns what it printed.
 func tmux(ts *testscript.TestScript, args ...string) string {
-	cmd := exec.Command("tmux", append([]string{"-S", ts.Getenv("TMUX_SOCKET"), "-f", os.DevNull}, args...)...)
+	cmd := exec.Command("tmux", append([]string{"-S", ts.Getenv("TMUX_SOCKET"), "-f", os.DevNull},
+		args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		ts.Fatalf("tmux %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -36,7 +37,8 @@ func tmux(ts *testscript.TestScript, args ...string) string {
 	return string(out)
 }
 
-// terminal SIZE COMMAND...: runs a program in a new terminal of so many columns and rows, such as 80x24.
+// terminal SIZE COMMAND...: runs a program in a new terminal of so many columns and rows, such as
+// 80x24.
 func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 	dir, err := os.MkdirTemp("", "tmux") // short, because the paths of sockets are
 	ts.Check(err)
@@ -45,12 +47,16 @@ func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = os.RemoveAll(dir) })
 	ts.Defer(func() { _ = exec.Command("tmux", "-S", socket, "kill-server").Run() })
 	columns, rows, _ := strings.Cut(args[0], "x")
-	// The script starts the server, which so has its environment. A shell shows the program's name, as people's do
-	// (else tmux would keep each frame that is erased in the first row), and how it ended, which tmux misses at times.
+	// The script starts the server, which so has its environment. A shell shows the program's name,
+	// as people's do (else tmux would keep each frame that is erased in the first row), and how it
+	// ended, which tmux misses at times.
 	ts.Check(ts.Exec("tmux", append([]string{"-S", socket, "-f", os.DevNull, "start-server", ";",
-		"set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "5000", ";",
-		"set-option", "-s", "escape-time", "0", ";", "new-session", "-d", "-x", columns, "-y", rows, "sh", "-c",
-		`echo "$ $1"; trap : INT; "$@"; echo " exit code $?"; exec sleep 1000`, "sh"}, args[1:]...)...))
+		"set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit",
+		"5000", ";",
+		"set-option", "-s", "escape-time", "0", ";", "new-session", "-d", "-x", columns, "-y", rows,
+		"sh", "-c",
+		`echo "$ $1"; trap : INT; "$@"; echo " exit code $?"; exec sleep 1000`, "sh"},
+		args[1:]...)...))
 }
 
 // keys KEY...: presses keys, in tmux's names for them: C-c, Enter, M-Enter, Up.
@@ -75,11 +81,13 @@ func cmdResize(ts *testscript.TestScript, _ bool, args []string) {
 	tmux(ts, "resize-window", "-x", columns, "-y", rows)
 }
 
-// screen REGEXP: the terminal shows a match, at once or soon, also in what has scrolled away. With ! it soon shows
-// none. Lines have no spaces at their ends.
+// screen REGEXP: the terminal shows a match, at once or soon, also in what has scrolled away. With
+// ! it soon shows none. Lines have no spaces at their ends.
 func cmdScreen(ts *testscript.TestScript, neg bool, args []string) {
 	re := regexp.MustCompile("(?m)" + strings.Join(args, " "))
-	awaitScreen(ts, "match of "+re.String(), func(shown string) bool { return re.MatchString(shown) != neg })
+	awaitScreen(ts, "match of "+re.String(), func(shown string) bool {
+		return re.MatchString(shown) != neg
+	})
 }
 
 // awaitScreen waits until the screen is as it should be.

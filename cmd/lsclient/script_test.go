@@ -34,11 +34,12 @@ func TestScripts(t *testing.T) {
 }
 
 // runScripts runs the scripts of a directory against the real tapgw and tapctl.
-func runScripts(t *testing.T, dir string, env map[string]string, more map[string]func(*testscript.TestScript, bool,
+func runScripts(t *testing.T, dir string, env map[string]string, more map[string]func(
+	*testscript.TestScript, bool,
 	[]string)) {
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tapgw/cmd/tapgw", "tapgw/cmd/tapctl",
-		"tapgw/providers/templates/guard")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tapgw/cmd/tapgw",
+		"tapgw/cmd/tapctl", "tapgw/providers/templates/guard")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building what scripts run: %v\n%s", err, out)
 	}
@@ -66,7 +67,8 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 			e.Setenv("COPILOT_HOME", filepath.Join(e.WorkDir, "home", "copilot"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "home", "config"))
 			e.Setenv("USERFILES", filepath.Join(e.WorkDir, "home", "config", "tapgw"))
-			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "LSCLIENT_CONFIG",
+			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN",
+				"TAP_PROVIDER_TOKEN", "LSCLIENT_CONFIG",
 				"TAPGW_CONFIG", "NO_COLOR", "CLICOLOR_FORCE", "COPILOT_LANGUAGE_SERVER"} {
 				e.Setenv(name, "")
 			}
@@ -84,8 +86,10 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 // gateway: runs a gateway until the script ends.
 func cmdGateway(ts *testscript.TestScript, neg bool, args []string) {
 	bin, _, _ := strings.Cut(ts.Getenv("PATH"), string(filepath.ListSeparator))
-	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), nil, filepath.Join(ts.Getenv("USERFILES"), "tapgw.toml")))
-	cmd := exec.Command(filepath.Join(bin, "tapgw"), "serve", "--listen", "127.0.0.1:0", "--log-level", "error")
+	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), nil,
+		filepath.Join(ts.Getenv("USERFILES"), "tapgw.toml")))
+	cmd := exec.Command(filepath.Join(bin, "tapgw"), "serve", "--listen", "127.0.0.1:0",
+		"--log-level", "error")
 	cmd.Env = environment(ts)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -119,7 +123,8 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 // environment is the script's.
 func environment(ts *testscript.TestScript) []string {
 	env := os.Environ()
-	for _, name := range []string{"PATH", "HOME", "COPILOT_HOME", "XDG_CONFIG_HOME", "TAP_GATEWAY_URL",
+	for _, name := range []string{"PATH", "HOME", "COPILOT_HOME", "XDG_CONFIG_HOME",
+		"TAP_GATEWAY_URL",
 		"TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "TAPGW_CONFIG"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}

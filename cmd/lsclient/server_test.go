@@ -29,9 +29,11 @@ import (
 func TestServerScripts(t *testing.T) {
 	server := os.Getenv(langserver.EnvServer)
 	if server == "" {
-		found, err := filepath.Glob("../../.runtime/node_modules/@github/copilot-language-server-*/copilot-language-server*")
+		found, err := filepath.Glob(
+			"../../.runtime/node_modules/@github/copilot-language-server-*/copilot-language-server*")
 		if err != nil || len(found) != 1 {
-			t.Fatalf("found %d language servers in .runtime (%v), want 1; make runtime fetches it", len(found), err)
+			t.Fatalf("found %d language servers in .runtime (%v), want 1; make runtime fetches it",
+				len(found), err)
 		}
 		if server, err = filepath.Abs(found[0]); err != nil {
 			t.Fatal(err)
@@ -196,7 +198,8 @@ func (m *models) sees(ts *testscript.TestScript, neg bool, args []string) {
 		text.WriteString(message.Role + ": " + message.Text + "\n")
 	}
 	if regexp.MustCompile("(?m)"+args[1]).MatchString(text.String()) == neg {
-		ts.Fatalf("request %s has the messages\n%s\nwant a match of %s: %v", args[0], text.String(), args[1], !neg)
+		ts.Fatalf("request %s has the messages\n%s\nwant a match of %s: %v", args[0], text.String(),
+			args[1], !neg)
 	}
 }
 
@@ -204,7 +207,8 @@ func (m *models) sees(ts *testscript.TestScript, neg bool, args []string) {
 func (m *models) sends(ts *testscript.TestScript, neg bool, args []string) {
 	body := m.request(ts, args[0]).Body
 	if regexp.MustCompile(args[1]).Match(body) == neg {
-		ts.Fatalf("request %s has the body\n%s\nwant a match of %s: %v", args[0], body, args[1], !neg)
+		ts.Fatalf("request %s has the body\n%s\nwant a match of %s: %v", args[0], body, args[1],
+			!neg)
 	}
 }
 
@@ -234,7 +238,8 @@ func (m *models) offers(ts *testscript.TestScript, neg bool, args []string) {
 	r := m.request(ts, args[0])
 	for _, name := range args[1:] {
 		if r.HasTool(name) == neg {
-			ts.Fatalf("request %s offers %q, want %s among them: %v", args[0], r.ToolNames(), name, !neg)
+			ts.Fatalf("request %s offers %q, want %s among them: %v", args[0], r.ToolNames(), name,
+				!neg)
 		}
 	}
 }

@@ -46,7 +46,8 @@ Examples:
   lsclient tools call list_dir --args '{"path":"."}'
   echo '{"command":"go version","explanation":""}' | lsclient tools call run_in_terminal --yes --args -`,
 				Flags: append([]ucli.Flag{
-					&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object; - reads them from stdin",
+					&ucli.StringFlag{Name: "args",
+						Usage: "its arguments, a `JSON` object; - reads them from stdin",
 						Value: "{}"},
 				}, policyFlags()...),
 				BashComplete: completeTool,
@@ -101,8 +102,8 @@ func listTools(c *command) error {
 		if source == "" {
 			source = "built in"
 		}
-		lines = append(lines, toolLine{t.Name, t.Description, t.Parameters, t.Kind.String(), t.Source,
-			timeout.Milliseconds()})
+		lines = append(lines, toolLine{t.Name, t.Description, t.Parameters, t.Kind.String(),
+			t.Source, timeout.Milliseconds()})
 		table.Row(t.Name, t.Kind, source, cli.Shorten(t.Description, 60))
 	}
 	return c.out.List(lines, table, "no tools")
@@ -151,7 +152,8 @@ func callTool(c *command) error {
 	}
 	args := json.RawMessage(bytes.TrimSpace([]byte(text)))
 	if !json.Valid(args) || args[0] != '{' {
-		return cli.Usage("flag --args: must be a JSON object like {\"path\":\".\"}, got %q", cli.Shorten(text, 60))
+		return cli.Usage("flag --args: must be a JSON object like {\"path\":\".\"}, got %q",
+			cli.Shorten(text, 60))
 	}
 	policy, err := c.policy()
 	if err != nil {

@@ -33,7 +33,8 @@ Examples:
   lsclient undo --turn 3      # the turns from 3 on
   lsclient undo --redo`,
 		Flags: []ucli.Flag{
-			&ucli.IntFlag{Name: "turn", Usage: "undo all turns from `N` on", DefaultText: "the last one"},
+			&ucli.IntFlag{Name: "turn", Usage: "undo all turns from `N` on",
+				DefaultText: "the last one"},
 			&ucli.BoolFlag{Name: "redo", Usage: "take the last undo back"},
 			&ucli.BoolFlag{Name: "list", Usage: "list the turns with edits, and undo nothing"},
 			&ucli.StringFlag{Name: "conversation", Usage: "of the conversation `ID`",
@@ -67,8 +68,9 @@ func runUndo(c *command) error {
 		out, err = w.Redo(c.ctx, id)
 	} else {
 		out, err = w.Undo(c.ctx, id, c.Int("turn"))
-		nothing = cli.NotFound("conversation %s has no edit to undo in %s; --conversation ID undoes those of "+
-			"another, and lsclient conversations lists them", id, cli.OneLine(c.workspace.Dir))
+		nothing = cli.NotFound(
+			"conversation %s has no edit to undo in %s; --conversation ID undoes those of "+
+				"another, and lsclient conversations lists them", id, cli.OneLine(c.workspace.Dir))
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNothing):
@@ -89,7 +91,8 @@ func (c *command) editedBy(w *checkpoint.Workspace) (string, error) {
 	if word := c.String("conversation"); word != "" {
 		id, err := conversations.Match(word, ids)
 		if _, unknown := errors.AsType[*conversations.UnknownError](err); unknown {
-			return "", cli.NotFound("no conversation %q has edited files in %s", word, cli.OneLine(c.workspace.Dir))
+			return "", cli.NotFound("no conversation %q has edited files in %s", word,
+				cli.OneLine(c.workspace.Dir))
 		}
 		return id, agent.KeptError(err)
 	}
@@ -144,8 +147,10 @@ func (c *command) listEdits(w *checkpoint.Workspace, id string) error {
 		item := editedTurn{id, turn.Turn, turn.At, turn.Undone, nil}
 		var names []string
 		for _, f := range turn.Files {
-			item.Files = append(item.Files, editedFile{f.Name, f.Created, f.Deleted, f.Added, f.Removed})
-			names = append(names, visible.Line(f.Name)+" +"+strconv.Itoa(f.Added)+" -"+strconv.Itoa(f.Removed))
+			item.Files = append(item.Files, editedFile{f.Name, f.Created, f.Deleted, f.Added,
+				f.Removed})
+			names = append(names,
+				visible.Line(f.Name)+" +"+strconv.Itoa(f.Added)+" -"+strconv.Itoa(f.Removed))
 		}
 		list = append(list, item)
 		state := "done"

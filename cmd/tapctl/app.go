@@ -43,12 +43,16 @@ Examples:
   tapctl push --level inject 'the build is broken'
   tapctl tools call hello --args '{"name":"you"}'`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
-			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
-				"(default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
-			&ucli.StringFlag{Name: "gateway", Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
+			&ucli.StringFlag{Name: "url",
+				Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
+			&ucli.StringFlag{Name: "token",
+				Usage: "the admin `TOKEN`; other users of the machine can read it here " +
+					"(default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
+			&ucli.StringFlag{Name: "gateway",
+				Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
 			&ucli.DurationFlag{
-				Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none",
+				Name: "timeout", Usage: "give up after `TIME`",
+				DefaultText: "30s for short requests, else none",
 			},
 			cli.ConfigFlag(),
 			cli.WorkdirFlag(),
@@ -132,7 +136,9 @@ func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.C
 	}
 	c := &command{flags, ctx, cli.Out(flags), gw}
 	if c.out.Verbose {
-		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(c.out.Err, format+"\n", args...) }
+		gw.Trace = func(format string, args ...any) {
+			_, _ = fmt.Fprintf(c.out.Err, format+"\n", args...)
+		}
 	}
 	return c, func() { cancel(); gw.Close() }, nil
 }

@@ -32,7 +32,10 @@ func readAttachments(c *command) ([]adminapi.Attachment, error) {
 				a.LastLine = &last
 			}
 			if first < 1 || a.LastLine != nil && *a.LastLine < first {
-				return nil, cli.Usage("flag --attach: %q: lines count from 1, and the last is not before the first", v)
+				return nil,
+					cli.Usage(
+						"flag --attach: %q: lines count from 1, and the last is not "+
+							"before the first", v)
 			}
 		}
 		if a.Path == "" {

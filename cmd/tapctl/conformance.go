@@ -43,14 +43,17 @@ Examples:
   tapctl conformance --sdk -- python3 sample.py`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
-			&ucli.BoolFlag{Name: "sdk", Usage: "play the scenarios of the SDKs with the sample program CMD"},
+			&ucli.BoolFlag{Name: "sdk",
+				Usage: "play the scenarios of the SDKs with the sample program CMD"},
 			&ucli.StringFlag{
 				Name:  "tool",
 				Usage: "call the tool `NAME` (default: one whose arguments the kit can make)",
 			},
 			&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object", Value: "{}"},
-			&ucli.StringFlag{Name: "slow-tool", Usage: "the tool `NAME` runs until it is cancelled"},
-			&ucli.StringFlag{Name: "slow-args", Usage: "its arguments, a `JSON` object", Value: "{}"},
+			&ucli.StringFlag{Name: "slow-tool",
+				Usage: "the tool `NAME` runs until it is cancelled"},
+			&ucli.StringFlag{Name: "slow-args", Usage: "its arguments, a `JSON` object",
+				Value: "{}"},
 		},
 		Action: conform,
 	}
@@ -83,7 +86,8 @@ func conform(flags *ucli.Context) error {
 		if err != nil {
 			return err
 		}
-		return judge(flags, len(all), func(ctx context.Context, j *judgment) (*conformance.Report, error) {
+		return judge(flags, len(all), func(ctx context.Context, j *judgment) (*conformance.Report,
+			error) {
 			return conformance.SDK(ctx, command, j.begin, j.end)
 		})
 	}
@@ -108,8 +112,8 @@ func conform(flags *ucli.Context) error {
 func toolArgs(flags *ucli.Context, name string) (json.RawMessage, error) {
 	args := json.RawMessage(strings.TrimSpace(flags.String(name)))
 	if !json.Valid(args) || args[0] != '{' {
-		return nil, cli.Usage("flag --%s: must be a JSON object like {\"name\":\"you\"}, got %s", name,
-			cli.Shorten(string(args), 60))
+		return nil, cli.Usage("flag --%s: must be a JSON object like {\"name\":\"you\"}, got %s",
+			name, cli.Shorten(string(args), 60))
 	}
 	return args, nil
 }

@@ -22,9 +22,10 @@ import (
 
 func evalsCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:        "evals",
-		Usage:       "run cases in sessions, and measure how often they pass",
-		Description: "Examples:\n  tapctl evals run evals --repeat 10\n  tapctl evals optimize evals --repeat 30",
+		Name:  "evals",
+		Usage: "run cases in sessions, and measure how often they pass",
+		Description: "Examples:\n  tapctl evals run evals --repeat 10\n  tapctl evals optimize " +
+			"evals --repeat 30",
 		Subcommands: []*ucli.Command{evalsRunCommand(), evalsOptimizeCommand()},
 	}
 }
@@ -50,7 +51,8 @@ Examples:
   tapctl evals run evals --host local --no-judge
   tapctl evals run evals --model gpt-5-mini --judge-model gpt-5 --artifacts out --json`,
 		Flags: append([]ucli.Flag{
-			&ucli.BoolFlag{Name: "dry-run", Usage: "check the cases and list them; it needs no gateway"},
+			&ucli.BoolFlag{Name: "dry-run",
+				Usage: "check the cases and list them; it needs no gateway"},
 			&ucli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
 		}, evalsFlags()...),
 		BashComplete: completeEvalCase(),
@@ -82,12 +84,16 @@ Examples:
 func evalsFlags() []ucli.Flag {
 	return append([]ucli.Flag{
 		&ucli.StringSliceFlag{Name: "case", Usage: "only the case `ID` (repeatable)"},
-		&ucli.IntFlag{Name: "repeat", Usage: "run each case `N` times (default: what the cases say)"},
+		&ucli.IntFlag{Name: "repeat",
+			Usage: "run each case `N` times (default: what the cases say)"},
 		&ucli.IntFlag{Name: "concurrency", Usage: "`N` runs at the same time", Value: 2},
-		&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the sessions", Value: "copilot"},
-		&ucli.StringFlag{Name: "judge-model", Usage: "the `MODEL` that judges (default: that of the sessions)"},
+		&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the sessions",
+			Value: "copilot"},
+		&ucli.StringFlag{Name: "judge-model",
+			Usage: "the `MODEL` that judges (default: that of the sessions)"},
 		&ucli.BoolFlag{Name: "no-judge", Usage: "leave out what a model has to judge"},
-		&ucli.BoolFlag{Name: "allow", Usage: "allow what the sessions ask permission for, on this machine"},
+		&ucli.BoolFlag{Name: "allow",
+			Usage: "allow what the sessions ask permission for, on this machine"},
 		&ucli.StringFlag{Name: "artifacts", Usage: "write a transcript of each run into `DIR`"},
 	}, settingsFlags()...)
 }
@@ -106,7 +112,9 @@ func completeEvalCase() ucli.BashCompleteFunc {
 }
 
 // evalsAction reads the cases before it looks for a gateway.
-func evalsAction(flags *ucli.Context, do func(*command, evals.Options, []configs.EvalCase) error) error {
+func evalsAction(
+	flags *ucli.Context, do func(*command, evals.Options, []configs.EvalCase) error,
+) error {
 	if err := cli.MaxArgs(flags, 1); err != nil {
 		return err
 	}
@@ -175,7 +183,9 @@ func readCases(flags *ucli.Context, dir string) ([]configs.EvalCase, error) {
 			)
 		}
 	}
-	return slices.DeleteFunc(cases, func(c configs.EvalCase) bool { return !slices.Contains(names, c.ID) }), nil
+	return slices.DeleteFunc(cases, func(c configs.EvalCase) bool {
+		return !slices.Contains(names, c.ID)
+	}), nil
 }
 
 // wrongFiles shows all faults of the files of a directory, and returns an error with exit code 2,
@@ -217,8 +227,8 @@ func listCases(out *cli.Output, cases []configs.EvalCase) error {
 
 // evalsOptions reads the flags.
 func (c *command) evalsOptions(cases []configs.EvalCase) (evals.Options, error) {
-	o := evals.Options{Gateway: c.gw, JudgeModel: c.String("judge-model"), NoJudge: c.Bool("no-judge"),
-		Allow: c.Bool("allow"), Concurrency: c.Int("concurrency")}
+	o := evals.Options{Gateway: c.gw, JudgeModel: c.String("judge-model"),
+		NoJudge: c.Bool("no-judge"), Allow: c.Bool("allow"), Concurrency: c.Int("concurrency")}
 	var err error
 	if o.Host, err = cli.OneOf(c.Context, "host", "local", "copilot"); err != nil {
 		return o, err
@@ -229,10 +239,15 @@ func (c *command) evalsOptions(cases []configs.EvalCase) (evals.Options, error) 
 	if o.Concurrency < 1 || o.Concurrency > 100 {
 		return o, cli.Usage("flag --concurrency: must be from 1 to 100")
 	}
-	if needs := slices.IndexFunc(cases, func(c configs.EvalCase) bool { return c.NeedsJudge() }); needs >= 0 &&
+	if needs := slices.IndexFunc(cases, func(c configs.EvalCase) bool {
+		return c.NeedsJudge()
+	}); needs >= 0 &&
 		o.Host == "local" && !o.NoJudge {
-		return o, cli.Usage("flag --host: a local session has no model that could judge the case %s; add --no-judge",
-			cases[needs].ID)
+		return o,
+			cli.Usage(
+				"flag --host: a local session has no model that could judge the case %s; "+
+					"add --no-judge",
+				cases[needs].ID)
 	}
 	if dir := c.String("artifacts"); dir != "" {
 		if dir, err = inWorkdir(c.Context, dir); err == nil {
@@ -258,14 +273,16 @@ func (c *command) nameAbandoned() error {
 		return err
 	}
 	for _, s := range evals.Abandoned(sessions) {
-		c.out.Notef("a session of an earlier run that was killed is left: tapctl sessions stop %s; then remove %s",
+		c.out.Notef(
+			"a session of an earlier run that was killed is left: tapctl sessions stop %s; "+
+				"then remove %s",
 			s.ID, cli.OneLine(s.CWD))
 	}
 	return nil
 }
 
-var evalInk = map[string]cli.Ink{evals.Passed: cli.Green, evals.Failed: cli.Red, evals.Broken: cli.Red,
-	evals.Undecided: cli.Yellow}
+var evalInk = map[string]cli.Ink{evals.Passed: cli.Green, evals.Failed: cli.Red,
+	evals.Broken: cli.Red, evals.Undecided: cli.Yellow}
 
 // showRun shows on stderr that a run has ended.
 func (c *command) showRun(r evals.Result) {
@@ -328,8 +345,9 @@ func evalsEnd(out *cli.Output, cut error, isGood bool) error {
 
 func printEvals(out *cli.Output, r *evals.Report) error {
 	t := &cli.Table{
-		Columns: []string{"CASE", "STATE", "PASSED", "RATE", "95 %", "TIME", "CALLS", "TOKENS", "WHY"},
-		Ink:     func(state string) cli.Ink { return evalInk[state] }, Inked: 1,
+		Columns: []string{"CASE", "STATE", "PASSED", "RATE", "95 %", "TIME", "CALLS", "TOKENS",
+			"WHY"},
+		Ink: func(state string) cli.Ink { return evalInk[state] }, Inked: 1,
 	}
 	for _, c := range r.Cases {
 		why := ""
@@ -340,8 +358,9 @@ func printEvals(out *cli.Output, r *evals.Report) error {
 			}
 		}
 		t.Row(c.ID, c.State, fmt.Sprintf("%d/%d", c.Passed, c.Decided), percent(c.Rate),
-			percent(c.Low)+"-"+percent(c.High), milliseconds(c.DurationMs), fmt.Sprintf("%.1f", c.Calls),
-			fmt.Sprintf("%.0f", c.Tokens), cli.Shorten(cli.OneLine(why), 120))
+			percent(c.Low)+"-"+percent(c.High), milliseconds(c.DurationMs),
+			fmt.Sprintf("%.1f", c.Calls), fmt.Sprintf("%.0f", c.Tokens),
+			cli.Shorten(cli.OneLine(why), 120))
 	}
 	if err := out.List(r, t, "no case was run"); err != nil {
 		return err

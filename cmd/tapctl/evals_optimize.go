@@ -32,17 +32,21 @@ func optimizeEvals(c *command, o evals.Options, cases []configs.EvalCase) error 
 	return evalsEnd(c.out, cut, isWhole)
 }
 
-var verdictInk = map[string]cli.Ink{evals.Better: cli.Green, evals.Worse: cli.Red, evals.Noise: cli.Dim}
+var verdictInk = map[string]cli.Ink{evals.Better: cli.Green, evals.Worse: cli.Red,
+	evals.Noise: cli.Dim}
 
 func printRanking(out *cli.Output, r *evals.Ranking) error {
 	t := &cli.Table{
-		Columns: []string{"VARIANT", "VERDICT", "DIFFERENCE", "95 %", "PASSED", "BASE", "CALLS", "TOKENS", "TITLE"},
-		Ink:     func(verdict string) cli.Ink { return verdictInk[verdict] }, Inked: 1,
+		Columns: []string{"VARIANT", "VERDICT", "DIFFERENCE", "95 %", "PASSED", "BASE", "CALLS",
+			"TOKENS", "TITLE"},
+		Ink: func(verdict string) cli.Ink { return verdictInk[verdict] }, Inked: 1,
 	}
 	for _, v := range r.Variants {
 		t.Row(v.Name, v.Verdict, points(v.Difference), points(v.Low)+" to "+points(v.High),
-			fmt.Sprintf("%d/%d", v.Sums.Passed, v.Sums.Decided), fmt.Sprintf("%d/%d", v.Base.Passed, v.Base.Decided),
-			change(v.Base.Calls, v.Sums.Calls, "%.1f"), change(v.Base.Tokens, v.Sums.Tokens, "%.0f"), v.Title)
+			fmt.Sprintf("%d/%d", v.Sums.Passed, v.Sums.Decided),
+			fmt.Sprintf("%d/%d", v.Base.Passed, v.Base.Decided),
+			change(v.Base.Calls, v.Sums.Calls, "%.1f"),
+			change(v.Base.Tokens, v.Sums.Tokens, "%.0f"), v.Title)
 	}
 	return out.List(r, t, "no variant was run")
 }

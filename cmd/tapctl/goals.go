@@ -22,8 +22,9 @@ func goalsCommand() *ucli.Command {
 	active := goalResource
 	active.suggest = suggestGoals(true)
 	return &ucli.Command{
-		Name:  "goals",
-		Usage: "keep a session at work until checks show that a goal is met; list, show and stop goals",
+		Name: "goals",
+		Usage: "keep a session at work until checks show that a goal is met; list, show " +
+			"and stop goals",
 		Description: listedGoals + "\n\nExamples:\n  tapctl goals\n" +
 			`  tapctl goals start --check '{"call":"make test"}' --turns 20 'Make the tests pass.'`,
 		Action: shortAction(0, r.print),
@@ -32,7 +33,8 @@ func goalsCommand() *ucli.Command {
 				"  tapctl goals list --json | jq -r '.[] | select(.state==\"active\") | .id'"),
 			startGoalCommand(),
 			r.short(&ucli.Command{
-				Name: "show", Usage: "show a goal: its checks, and what was missing after each turn",
+				Name:        "show",
+				Usage:       "show a goal: its checks, and what was missing after each turn",
 				Description: "Examples:\n  tapctl goals show g-3f2a5c1e",
 			}, showGoal),
 			active.short(&ucli.Command{
@@ -90,14 +92,16 @@ Examples:
   tapctl goals start --session review --check '{"file":"review.md"}' --time 1h --wait - <goal.txt`,
 		Flags: []ucli.Flag{
 			sessionFlag(),
-			&ucli.StringSliceFlag{Name: "check", Usage: "`JSON` of what must hold; once for each check"},
+			&ucli.StringSliceFlag{Name: "check",
+				Usage: "`JSON` of what must hold; once for each check"},
 			&ucli.IntFlag{Name: "turns", Usage: "at most `N` turns", Value: 50},
 			&ucli.DurationFlag{
 				Name:        "time",
 				Usage:       "at most `D`, such as 90m, while the session runs",
 				DefaultText: "none",
 			},
-			&ucli.Int64Flag{Name: "tokens", Usage: "at most `N` tokens of the session's model", DefaultText: "none"},
+			&ucli.Int64Flag{Name: "tokens", Usage: "at most `N` tokens of the session's model",
+				DefaultText: "none"},
 			&ucli.BoolFlag{Name: "wait", Usage: "wait until the goal has ended"},
 		},
 		BashComplete: completeSessionFlag(),
@@ -107,7 +111,8 @@ Examples:
 
 func startGoal(c *command) error {
 	if c.NArg() == 0 {
-		return cli.Usage("goals start: needs a text that says what the goal is, or - to read it from stdin")
+		return cli.Usage(
+			"goals start: needs a text that says what the goal is, or - to read it from stdin")
 	}
 	r := adminapi.GoalRequest{
 		Turns:  c.Int("turns"),
@@ -124,7 +129,8 @@ func startGoal(c *command) error {
 	}
 	for _, check := range c.StringSlice("check") {
 		if !json.Valid([]byte(check)) {
-			return cli.Usage("flag --check: %q is not JSON, such as {\"file\":\"report.md\"}", check)
+			return cli.Usage("flag --check: %q is not JSON, such as {\"file\":\"report.md\"}",
+				check)
 		}
 		r.Checks = append(r.Checks, json.RawMessage(check))
 	}
@@ -140,7 +146,9 @@ func startGoal(c *command) error {
 		return err
 	}
 	if len(r.Checks) == 0 {
-		c.out.Notef("it has no --check, so it is never met: it ends with its budget, or by tapctl goals stop %s", g.ID)
+		c.out.Notef(
+			"it has no --check, so it is never met: it ends with its budget, or by tapctl "+
+				"goals stop %s", g.ID)
 	}
 	if !c.Bool("wait") {
 		return c.printGoal(g, "started")
@@ -254,7 +262,8 @@ func iterationsTable(list []adminapi.GoalIteration) *cli.Table {
 		if !it.EndedAt.IsZero() {
 			took = max(it.EndedAt.Sub(it.StartedAt), 0).Round(time.Second).String()
 		}
-		t.Row(it.N, it.StartedAt.Local().Format("2006-01-02 15:04:05"), took, len(it.Missing), cli.Clean(it.Reason))
+		t.Row(it.N, it.StartedAt.Local().Format("2006-01-02 15:04:05"), took, len(it.Missing),
+			cli.Clean(it.Reason))
 	}
 	return t
 }

@@ -43,7 +43,8 @@ func (r *importResult) name() string { return cli.OneLine(cmp.Or(r.Server, r.Emi
 
 func importFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show the files and write nothing"},
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"},
+			Usage: "show the files and write nothing"},
 	}
 }
 
@@ -75,7 +76,8 @@ func (r *importResult) write(c *ucli.Context, files configs.Files, name string, 
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		r.State = importExists
-		if has, err := os.ReadFile(path); err == nil && bytes.Equal(has, text) { //nolint:gosec // a provider file
+		// A provider file.
+		if has, err := os.ReadFile(path); err == nil && bytes.Equal(has, text) { //nolint:gosec
 			r.State = importUnchanged
 		}
 	case err != nil:
@@ -106,7 +108,8 @@ func showImport(out *cli.Output, i imported) error {
 	case skipped > 0 && out.JSON:
 		return cli.Reported(cli.ExitFailed)
 	case skipped > 0:
-		return cli.Failed("%s: %d of %d %s were skipped", i.command, skipped, len(i.results), i.what)
+		return cli.Failed("%s: %d of %d %s were skipped", i.command, skipped, len(i.results),
+			i.what)
 	}
 	return nil
 }
@@ -118,7 +121,8 @@ func printImport(out *cli.Output, results []importResult) error {
 		case importSkipped:
 			fmt.Fprintf(&b, "%s: skipped: %s\n", r.name(), cli.OneLine(r.Reason))
 		case importExists:
-			fmt.Fprintf(&b, "%s: exists, and is not overwritten: rename or remove it\n", visible.Line(r.File))
+			fmt.Fprintf(&b, "%s: exists, and is not overwritten: rename or remove it\n",
+				visible.Line(r.File))
 		default:
 			fmt.Fprintf(&b, "%s: %s\n", visible.Line(r.File), r.State)
 		}

@@ -47,7 +47,8 @@ func newJudgment(ctx context.Context, out *cli.Output, rules int) (*judgment, co
 // begin shows the rule that is judged now.
 func (j *judgment) begin(r conformance.Rule) {
 	if j.line != nil {
-		j.line.Working(fmt.Sprintf("judging %d of %d: %s", min(j.judged+1, j.rules), j.rules, r.Title))
+		j.line.Working(fmt.Sprintf("judging %d of %d: %s", min(j.judged+1, j.rules), j.rules,
+			r.Title))
 	}
 }
 
@@ -103,7 +104,8 @@ func printResult(out *cli.Output, r conformance.Result) error {
 	}
 	switch r.Outcome {
 	case conformance.Failed, conformance.Advice:
-		text += "\n         " + strings.ReplaceAll(strings.TrimSpace(r.Explanation()), "\n", "\n         ")
+		text += "\n         " + strings.ReplaceAll(strings.TrimSpace(r.Explanation()), "\n",
+			"\n         ")
 	case conformance.Skipped:
 		text += ": " + cli.OneLine(r.Reason)
 	case conformance.Passed:

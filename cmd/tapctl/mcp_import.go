@@ -75,7 +75,8 @@ func importServer(
 	s mcpclients.Imported,
 	p *mcpclients.ProviderFile,
 ) importResult {
-	r := importResult{Server: s.Name, Variables: []string{}, Notes: append([]string{}, s.Notes...), Reason: s.Reason}
+	r := importResult{Server: s.Name, Variables: []string{}, Notes: append([]string{}, s.Notes...),
+		Reason: s.Reason}
 	if p == nil {
 		r.State = importSkipped
 		return r

@@ -21,7 +21,8 @@ Examples:
   tapctl models
   tapctl models --json | jq -r '.[].id'`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
+			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session",
+				Value: "copilot"},
 		},
 		Action: shortAction(0, modelResource.print),
 	}

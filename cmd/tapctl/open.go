@@ -28,7 +28,8 @@ Examples:
   tapctl open --sign-out`,
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "print", Usage: "only print the link"},
-			&ucli.BoolFlag{Name: "sign-out", Usage: "sign all browsers out instead, and cancel all links"},
+			&ucli.BoolFlag{Name: "sign-out",
+				Usage: "sign all browsers out instead, and cancel all links"},
 		},
 		Action: shortAction(0, openPage),
 	}
@@ -57,7 +58,8 @@ func openPage(c *command) error {
 	}
 	if at, err := url.Parse(link.URL); err == nil && runtime.GOOS == "darwin" {
 		if _, err := net.DefaultResolver.LookupHost(c.ctx, at.Hostname()); err != nil {
-			c.out.Notef("Safari does not find %s: if it is your browser, open the link in another", at.Hostname())
+			c.out.Notef("Safari does not find %s: if it is your browser, open the link in another",
+				at.Hostname())
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// fakeBrowser is a browser that writes its arguments to a pipe. It returns the path of a page that is not there yet.
+// fakeBrowser is a browser that writes its arguments to a pipe. It returns the path of a page that
+// is not there yet.
 func fakeBrowser(t *testing.T) (page, pipe string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +45,8 @@ func gotPage(t *testing.T, page, pipe string) {
 	}
 }
 
-// A login opens its link as tapctl open does, in a terminal, and prints it without control characters.
+// A login opens its link as tapctl open does, in a terminal, and prints it without control
+// characters.
 func TestLoginKeepsTheLinkOutOfArguments(t *testing.T) {
 	page, pipe := fakeBrowser(t)
 	if err := os.WriteFile(page, nil, 0o600); err != nil {
@@ -57,7 +59,8 @@ func TestLoginKeepsTheLinkOutOfArguments(t *testing.T) {
 			t.Errorf("got the request %s %s, want one of a login with a file", r.URL.Path, body)
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
-		_, _ = fmt.Fprintf(w, "{\"url\":\"http://h/?state=SECRET\\u001b[2J\",\"file\":%q}\n{\"done\":true}\n", page)
+		_, _ = fmt.Fprintf(w,
+			"{\"url\":\"http://h/?state=SECRET\\u001b[2J\",\"file\":%q}\n{\"done\":true}\n", page)
 	})
 	if err := loginProvider(c, "far"); err != nil {
 		t.Fatal(err)
@@ -76,7 +79,8 @@ func TestOpenKeepsTheLinkOutOfArguments(t *testing.T) {
 	c := newTestCommand(t, io.Discard, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		asked <- string(body)
-		_ = json.NewEncoder(w).Encode(map[string]string{"url": "http://h/signin?code=SECRET", "file": page})
+		_ = json.NewEncoder(w).Encode(map[string]string{"url": "http://h/signin?code=SECRET",
+			"file": page})
 	})
 	if browse(page) {
 		t.Error("browse of a file that is not there is true, want false")

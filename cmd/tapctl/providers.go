@@ -20,7 +20,8 @@ func providersCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "providers",
 		Usage: "list providers; stop, start and read the ones that files name",
-		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers --all\n" +
+		Description: listedProviders +
+			"\n\nExamples:\n  tapctl providers\n  tapctl providers --all\n" +
 			"  tapctl providers restart hello\n  tapctl providers log hello -f",
 		Flags:  []ucli.Flag{allFlag()},
 		Action: shortAction(0, r.print),
@@ -42,7 +43,8 @@ Examples:
 			}, stopProvider),
 			r.short(&ucli.Command{
 				Name: "start", Usage: "start a provider that a file names",
-				Description: "Starts a provider that was stopped, or that failed too often. A running one goes on." +
+				Description: "Starts a provider that was stopped, or that failed too often. A " +
+					"running one goes on." +
 					"\n\nExamples:\n  tapctl providers start hello",
 			}, counted("started", (*client.Client).StartProvider)),
 			r.short(&ucli.Command{
@@ -98,7 +100,8 @@ var providerResource = resource[providerRow]{
 	find:     given("the name of a provider", "providers"),
 	suggest: func(c *command) {
 		suggest(c, func(ctx context.Context) ([]providerRow, error) {
-			configured, _ := c.gw.Configured(ctx) // without an answer, the other list is still offered
+			// without an answer, the other list is still offered
+			configured, _ := c.gw.Configured(ctx)
 			connected, _ := c.gw.Providers(ctx)
 			return append(providerRows(nil, configured), providerRows(connected, nil)...), nil
 		}, func(r providerRow) (word, about string) { return r.Name, r.State + " " + r.File })
@@ -115,14 +118,17 @@ type providerRow struct {
 	Reason      string     `json:"reason,omitempty"`
 }
 
-func providerRows(connected []adminapi.Provider, configured []adminapi.ConfiguredProvider) []providerRow {
+func providerRows(
+	connected []adminapi.Provider, configured []adminapi.ConfiguredProvider,
+) []providerRow {
 	rows := make([]providerRow, 0, len(connected)+len(configured))
 	for _, p := range connected {
 		rows = append(rows, providerRow{Provider: p, ConnectedAt: &p.ConnectedAt})
 	}
 	for _, p := range configured {
 		rows = append(rows, providerRow{
-			Provider: adminapi.Provider{Name: p.Name, State: p.State}, File: p.File, Kind: p.Kind, Reason: p.Reason,
+			Provider: adminapi.Provider{Name: p.Name, State: p.State}, File: p.File, Kind: p.Kind,
+			Reason: p.Reason,
 		})
 	}
 	return rows
@@ -169,8 +175,10 @@ func stopProvider(c *command, name string) error {
 	}
 	for _, p := range configured {
 		if p.Name == name && p.Required && p.State == adminapi.ConfiguredStopped {
-			c.out.Notef("%s is required: calls of its sessions are denied until tapctl providers start %s; "+
-				"enabled = false or required = false in %s lets them go on", name, name, p.File)
+			c.out.Notef(
+				"%s is required: calls of its sessions are denied until tapctl providers "+
+					"start %s; "+
+					"enabled = false or required = false in %s lets them go on", name, name, p.File)
 		}
 	}
 	return c.doneCount("stopped", name, n)
@@ -210,7 +218,8 @@ func reloadCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "reload",
 		Usage: "make the gateway read its config and provider files now",
-		Description: "The gateway reads changed files by itself, a moment later. The exit code is 1 if a file\n" +
+		Description: "The gateway reads changed files by itself, a moment later. The exit code " +
+			"is 1 if a file\n" +
 			"has a fault, or a setting waits for the gateway's next start; each is a line.\n\n" +
 			"Examples:\n  tapctl reload",
 		Action: shortAction(0, func(c *command) error {
@@ -218,7 +227,8 @@ func reloadCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			err = c.out.Result(adminapi.Faults{Faults: list(faults)}, "%s", faultsText(c.out, faults))
+			err = c.out.Result(adminapi.Faults{Faults: list(faults)}, "%s",
+				faultsText(c.out, faults))
 			return cli.FailedIf(len(faults) > 0, err)
 		}),
 	}

@@ -29,13 +29,14 @@ func logProvider(c *command, name string) error {
 		return err
 	}
 	if q.Follow {
-		return follow(c, c.gw.FollowProviderLog(c.ctx, name, q), func(l adminapi.TimelineLine) error {
-			text := l.Message
-			if l.Source == "tapgw" {
-				text = "tapgw: " + text
-			}
-			return c.line(timelineRow{TimelineLine: l}, cli.Clean(text))
-		})
+		return follow(c, c.gw.FollowProviderLog(c.ctx, name, q),
+			func(l adminapi.TimelineLine) error {
+				text := l.Message
+				if l.Source == "tapgw" {
+					text = "tapgw: " + text
+				}
+				return c.line(timelineRow{TimelineLine: l}, cli.Clean(text))
+			})
 	}
 	lines, err := c.gw.ProviderLog(c.ctx, name, q)
 	if err != nil {

@@ -34,17 +34,20 @@ Examples:
 			sessionFlag(),
 			&ucli.StringFlag{Name: "stream", Usage: "the `STREAM` to store it in", Value: "tapctl"},
 			&ucli.StringFlag{
-				Name: "provider", Usage: "the provider's `NAME` that it is shown to be from", Value: "tapctl",
+				Name: "provider", Usage: "the provider's `NAME` that it is shown to be from",
+				Value: "tapctl",
 			},
 			&ucli.StringFlag{
 				Name:  "level",
 				Usage: "`keep|surface|inject`: store it, show it, or give it to the model",
 				Value: "surface",
 			},
-			&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt: it starts a turn at any level"},
+			&ucli.BoolFlag{Name: "prompt",
+				Usage: "the text is a prompt: it starts a turn at any level"},
 			&ucli.BoolFlag{Name: "wait", Usage: "wait for the turn that it starts to end"},
 			&ucli.BoolFlag{Name: "all", Usage: "to all sessions of all gateways of the cluster"},
-			&ucli.BoolFlag{Name: "lines", Usage: "read stdin, and push each line as an event of its own"},
+			&ucli.BoolFlag{Name: "lines",
+				Usage: "read stdin, and push each line as an event of its own"},
 		},
 		BashComplete: completeSessionFlag(),
 		// --wait lasts as long as the turn, --lines as long as stdin.
@@ -71,9 +74,11 @@ func push(c *command) error {
 			return err
 		}
 	} else if c.Bool("wait") || c.IsSet("session") {
-		return cli.Usage("flag --all: goes neither with --session nor with --wait, which are about one session")
+		return cli.Usage(
+			"flag --all: goes neither with --session nor with --wait, which are about one session")
 	}
-	p := adminapi.Push{Provider: c.String("provider"), Stream: c.String("stream"), Level: level, Wait: c.Bool("wait")}
+	p := adminapi.Push{Provider: c.String("provider"), Stream: c.String("stream"), Level: level,
+		Wait: c.Bool("wait")}
 	if c.Bool("lines") {
 		return c.pushLines(id, p)
 	}
@@ -104,8 +109,8 @@ func (c *command) waitsForSession(level string, err error) bool {
 // push pushes to a session, for "" to the next one, or with --all to all sessions.
 func (c *command) push(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	if c.Bool("all") {
-		return c.gw.Broadcast(c.ctx, adminapi.Broadcast{Provider: p.Provider, Stream: p.Stream, Level: p.Level,
-			Event: p.Event, Prompt: p.Prompt})
+		return c.gw.Broadcast(c.ctx, adminapi.Broadcast{Provider: p.Provider, Stream: p.Stream,
+			Level: p.Level, Event: p.Event, Prompt: p.Prompt})
 	}
 	if id == "" {
 		k := adminapi.Keep{Provider: p.Provider, Stream: p.Stream, Event: p.Event}
@@ -193,7 +198,8 @@ const (
 func (c *command) pushWithRetry(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	for tries := 0; ; tries++ {
 		r, err := c.push(id, p)
-		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "RATE_LIMITED" || tries == pushRetries {
+		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "RATE_LIMITED" ||
+			tries == pushRetries {
 			return r, err
 		}
 		if err := chans.Sleep(c.ctx, pushPause); err != nil {

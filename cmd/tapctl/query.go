@@ -30,7 +30,8 @@ Examples:
 			&ucli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
 			sinceFlag(),
 			followFlag("the session ends"),
-			&ucli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
+			&ucli.BoolFlag{Name: "all",
+				Usage: "of all gateways of the cluster, instead of a session"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(anyArgs, queryStreams, "follow"),
@@ -106,7 +107,9 @@ func sinceFlag() ucli.Flag {
 }
 
 // sinceTime reads the value of --since.
-func sinceTime(text string, now time.Time) (time.Time, error) { return flagTime("since", text, now) }
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	return flagTime("since", text, now)
+}
 
 // flagTime reads the value of a flag that is a time, or a span before now.
 func flagTime(flag, text string, now time.Time) (time.Time, error) {

@@ -31,7 +31,8 @@ Examples:
 		Flags: []ucli.Flag{
 			sessionFlag(),
 			&ucli.StringSliceFlag{Name: "redact",
-				Usage: "also replace what matches `PATTERN`, a regular expression (may be repeated)"},
+				Usage: "also replace what matches `PATTERN`, a regular expression " +
+					"(may be repeated)"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       longAction(0, record),
@@ -70,7 +71,9 @@ func redactRules(patterns []string) ([]recording.Rule, error) {
 			return nil, cli.Usage("flag --redact: %q is not a regular expression: %v", text, err)
 		}
 		if pattern.MatchString("") {
-			return nil, cli.Usage("flag --redact: %q also matches nothing at all; say what to replace", text)
+			return nil,
+				cli.Usage("flag --redact: %q also matches nothing at all; say what to replace",
+					text)
 		}
 		rules = append(rules, recording.Rule{Pattern: pattern, Kind: "redacted"})
 	}

@@ -27,21 +27,25 @@ Examples:
 			sinceFlag(),
 			&ucli.StringFlag{Name: "until", Usage: "nothing after `TIME`, as in --since"},
 			&ucli.StringFlag{
-				Name: "kind", Usage: "only `KIND`: session, turn, call, gate, push, source, goal or webhook",
+				Name:  "kind",
+				Usage: "only `KIND`: session, turn, call, gate, push, source, goal or webhook",
 			},
 			&ucli.StringFlag{
 				Name: "session", Aliases: []string{"s"},
-				Usage: "only of a session: its `ID`; while it runs, also the ID's beginning or its label",
+				Usage: "only of a session: its `ID`; while it runs, also the ID's beginning or " +
+					"its label",
 			},
 			&ucli.StringFlag{Name: "provider", Usage: "only of the provider `NAME`"},
 			&ucli.StringFlag{Name: "tool", Usage: "only about the tool `NAME`"},
 			&ucli.StringFlag{
-				Name:  "outcome",
-				Usage: "only with `OUTCOME`: ok, failed, deny, allow, context, refused, ignored, or the fate of a push",
+				Name: "outcome",
+				Usage: "only with `OUTCOME`: ok, failed, deny, allow, context, refused, ignored, " +
+					"or the fate of a push",
 			},
 			&ucli.StringFlag{
-				Name:  "trace",
-				Usage: "only of the trace `ID`, 32 hexadecimal digits; each below what it is part of",
+				Name: "trace",
+				Usage: "only of the trace `ID`, 32 hexadecimal digits; each below what it is " +
+					"part of",
 			},
 			&ucli.IntFlag{Name: "last", Usage: "at most `N` records", Value: 100},
 		},
@@ -60,7 +64,8 @@ func (c *command) recordQuery() (q adminapi.RecordQuery, err error) {
 		}
 	}
 	q = adminapi.RecordQuery{
-		Provider: c.String("provider"), Tool: c.String("tool"), Trace: c.String("trace"), Last: c.Int("last"),
+		Provider: c.String("provider"), Tool: c.String("tool"), Trace: c.String("trace"),
+		Last:    c.Int("last"),
 		Session: c.String("session"),
 	}
 	if q.Kind, err = cli.OneOf(c.Context, "kind", adminapi.RecordKinds...); err != nil {
@@ -141,7 +146,8 @@ func listRecords(c *command) error {
 			cli.Shorten(cli.Clean(r.Reason), 80),
 		)
 	}
-	return c.out.List(list(found.Records), t, "no records; tapctl status says whether they can be written")
+	return c.out.List(list(found.Records), t,
+		"no records; tapctl status says whether they can be written")
 }
 
 // recordSubject returns the subject of a record, such as its tool or stream.

@@ -47,7 +47,8 @@ Examples:
   tapctl records sql "SELECT ts, command FROM calls WHERE exitCode <> 0 AND ts > strftime('%FT%T', 'now', '-1 day')"
   tapctl records sql 'SELECT * FROM pushes' --csv > pushes.csv`,
 		Flags: []ucli.Flag{
-			&ucli.IntFlag{Name: "rows", Usage: "fail if there are more than `N` rows", Value: sqlRows},
+			&ucli.IntFlag{Name: "rows", Usage: "fail if there are more than `N` rows",
+				Value: sqlRows},
 			&ucli.BoolFlag{Name: "csv", Usage: "print CSV with a line of headings"},
 		},
 		Action: longAction(1, askRecords),
@@ -76,7 +77,8 @@ func askRecords(c *command) error {
 	}
 	answer, err := c.askSQL(filepath.Join(statedir.Of(home), statedir.RecordsDir), query, rows)
 	if errors.Is(err, recordsql.ErrQuery) {
-		return &cli.Error{Exit: cli.ExitUsage, Code: cli.CodeUsage, Message: "records sql: " + err.Error(), Err: err}
+		return &cli.Error{Exit: cli.ExitUsage, Code: cli.CodeUsage,
+			Message: "records sql: " + err.Error(), Err: err}
 	}
 	if err != nil {
 		return err
@@ -110,7 +112,8 @@ func (c *command) askSQL(dir, query string, rows int) (a recordsql.Answer, err e
 		o.Progress = func(done, total int64) {
 			if time.Since(begun) > time.Second {
 				shown = true
-				_, _ = fmt.Fprintf(c.out.Err, "\rreading new records: %d of %d MiB", done>>20, total>>20)
+				_, _ = fmt.Fprintf(c.out.Err, "\rreading new records: %d of %d MiB", done>>20,
+					total>>20)
 			}
 		}
 	}
@@ -159,7 +162,9 @@ func (c *command) printSQLObjects(a recordsql.Answer) error {
 	seen := map[string]bool{}
 	for _, name := range a.Columns {
 		if seen[name] {
-			return cli.Usage("records sql: two columns are called %q; name them with AS, or leave out --json", name)
+			return cli.Usage(
+				"records sql: two columns are called %q; name them with AS, or leave out --json",
+				name)
 		}
 		seen[name] = true
 	}

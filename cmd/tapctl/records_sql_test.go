@@ -10,7 +10,8 @@ import (
 	"tapgw/internal/cli"
 )
 
-// TestRecordsSQLIsCancelled: Ctrl-C ends a query and the reading of new records, and the message says which.
+// TestRecordsSQLIsCancelled: Ctrl-C ends a query and the reading of new records, and the message
+// says which.
 func TestRecordsSQLIsCancelled(t *testing.T) {
 	t.Setenv("COPILOT_HOME", t.TempDir())
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -33,7 +34,8 @@ func TestRecordsSQLIsCancelled(t *testing.T) {
 		cancel()
 		if got := errs.String(); exit != cli.ExitFailed || !strings.HasSuffix(got, tt.want) ||
 			!strings.HasPrefix(got, "tapctl: records sql: ") || out.Len() > 0 {
-			t.Errorf("%s: got %d, %q and %q, want %d and %q", name, exit, out.String(), got, cli.ExitFailed, tt.want)
+			t.Errorf("%s: got %d, %q and %q, want %d and %q", name, exit, out.String(), got,
+				cli.ExitFailed, tt.want)
 		}
 	}
 }

@@ -20,7 +20,9 @@ type placed struct {
 // starts. A record whose parent is missing is at the top.
 func placeAll(records []adminapi.Record) []placed {
 	records = slices.Clone(records)
-	slices.SortStableFunc(records, func(a, b adminapi.Record) int { return beginOf(a).Compare(beginOf(b)) })
+	slices.SortStableFunc(records, func(a, b adminapi.Record) int {
+		return beginOf(a).Compare(beginOf(b))
+	})
 	at := map[string]int{} // by span; the first of two records
 	for i, r := range slices.Backward(records) {
 		at[r.Span] = i

@@ -44,8 +44,10 @@ Examples:
   tapctl replay bug.jsonl --gateway ws://127.0.0.1:9400
   tapctl replay bug.jsonl --json -- node provider.mjs | jq -c '.findings[]'`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "gateway", Usage: "replay it against the gateway at `URL`, not a provider"},
-			&ucli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
+			&ucli.StringFlag{Name: "gateway",
+				Usage: "replay it against the gateway at `URL`, not a provider"},
+			&ucli.StringFlag{Name: "provider",
+				Usage: "replay the part of the provider `NAME` (default: the only one)"},
 			&ucli.StringFlag{
 				Name:  "speed",
 				Value: "max",
@@ -57,7 +59,8 @@ Examples:
 				Usage: "wait `TIME` for a message that does not come",
 			},
 			&ucli.StringSliceFlag{Name: "ignore",
-				Usage: "the value at `POINTER`, a JSON pointer into a message, may differ (may be repeated)"},
+				Usage: "the value at `POINTER`, a JSON pointer into a message, may differ (may " +
+					"be repeated)"},
 		},
 		Action: replay,
 	}
@@ -102,7 +105,8 @@ func replay(flags *ucli.Context) error {
 func replayAgainstGateway(
 	ctx context.Context, flags *ucli.Context, o conformance.ReplayOptions,
 ) (*conformance.ReplayReport, error) {
-	gw, err := client.New(client.Options{URL: flags.String("gateway"), Token: flags.String("token"), Flag: "--gateway"})
+	gw, err := client.New(client.Options{URL: flags.String("gateway"), Token: flags.String("token"),
+		Flag: "--gateway"})
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +132,11 @@ func replayAgainstGateway(
 	})
 }
 
-func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {
-	o.Provider, o.Patience, o.Ignore = flags.String("provider"), flags.Duration("wait"), flags.StringSlice("ignore")
+func replayOptions(
+	flags *ucli.Context, file string, out *cli.Output,
+) (o conformance.ReplayOptions, err error) {
+	o.Provider, o.Patience, o.Ignore = flags.String("provider"), flags.Duration("wait"),
+		flags.StringSlice("ignore")
 	o.Home, _ = os.UserHomeDir()
 	if o.Patience <= 0 {
 		return o, cli.Usage("flag --wait: must be more than 0")
@@ -149,8 +156,8 @@ func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conform
 		return o, err
 	}
 	for _, fault := range o.Recording.Faults {
-		out.Notef("%s:%d: left out, as it is no line of a recording: %s", cli.OneLine(file), fault.Line,
-			cli.OneLine(fault.Message))
+		out.Notef("%s:%d: left out, as it is no line of a recording: %s", cli.OneLine(file),
+			fault.Line, cli.OneLine(fault.Message))
 	}
 	if o.Provider, err = conformance.ReplayedProvider(o.Recording, o.Provider); err != nil {
 		return o, cli.Usage("%v", err)
@@ -179,7 +186,8 @@ func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
 }
 
 var findingInk = map[string]cli.Ink{
-	conformance.FindingDiffers: cli.Red, conformance.FindingMissing: cli.Red, conformance.FindingUnexpected: cli.Yellow,
+	conformance.FindingDiffers: cli.Red, conformance.FindingMissing: cli.Red,
+	conformance.FindingUnexpected: cli.Yellow,
 }
 
 func printFindings(out *cli.Output, r *conformance.ReplayReport) error {
@@ -190,7 +198,8 @@ func printFindings(out *cli.Output, r *conformance.ReplayReport) error {
 		if f.Line > 0 {
 			where = fmt.Sprintf("line %d: ", f.Line)
 		}
-		lines := []string{out.Paint(findingInk[f.Kind], f.Kind) + "  " + where + cli.OneLine(f.Type)}
+		lines := []string{out.Paint(findingInk[f.Kind], f.Kind) + "  " + where +
+			cli.OneLine(f.Type)}
 		if f.Kind == conformance.FindingUnexpected {
 			lines[0] += "  " + shortJSON(f.Replayed)
 		}
@@ -212,10 +221,12 @@ func printFindings(out *cli.Output, r *conformance.ReplayReport) error {
 		out.Notef("the recording lacks %d lines, so some findings may not be faults", r.Gap)
 	}
 	if r.Skipped > 0 {
-		out.Notef("%d lines were left out: they depend on others, or are not whole in the recording", r.Skipped)
+		out.Notef(
+			"%d lines were left out: they depend on others, or are not whole in the recording",
+			r.Skipped)
 	}
-	return out.Printf("%d sent, %d as recorded, %d differ, %d missing, %d unexpected: %s\n", r.Sent, r.Equal,
-		counts[conformance.FindingDiffers], counts[conformance.FindingMissing],
+	return out.Printf("%d sent, %d as recorded, %d differ, %d missing, %d unexpected: %s\n", r.Sent,
+		r.Equal, counts[conformance.FindingDiffers], counts[conformance.FindingMissing],
 		counts[conformance.FindingUnexpected], cli.OneLine(r.Subject))
 }
 

@@ -41,7 +41,8 @@ func (c *command) sessionAnd(missing string) (id, word string, err error) {
 // sessionFlag is --session, for commands whose arguments are not a session.
 func sessionFlag() ucli.Flag {
 	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
-		Usage: "a session's `ID`, its beginning, or its label (default: the only session, or the foreground session)"}
+		Usage: "a session's `ID`, its beginning, or its label (default: the only session, or the " +
+			"foreground session)"}
 }
 
 // completing makes a BashComplete that asks the gateway. suggest prints the candidates for the

@@ -13,9 +13,10 @@ import (
 // resource is a kind of things that the gateway has, such as its sessions. The commands that list
 // the things, and the commands whose first argument names one of them, are made from it.
 type resource[T any] struct {
-	list     func(*command) ([]T, error)
-	columns  []string
-	optional []string                  // the columns that a table leaves out if they are empty in all rows
+	list    func(*command) ([]T, error)
+	columns []string
+	// the columns that a table leaves out if they are empty in all rows
+	optional []string
 	ink      func(text string) cli.Ink // colours the column inked; may be nil
 	inked    int
 	row      func(T) []any
@@ -53,8 +54,8 @@ func (r *resource[T]) table(all []T) *cli.Table {
 
 // listCommand makes the subcommand list, which does the same as the command without a subcommand.
 func (r *resource[T]) listCommand(usage, description string, flags ...ucli.Flag) *ucli.Command {
-	return &ucli.Command{Name: "list", Aliases: []string{"ls"}, Usage: usage, Description: description,
-		Flags: flags, Action: shortAction(0, r.print)}
+	return &ucli.Command{Name: "list", Aliases: []string{"ls"}, Usage: usage,
+		Description: description, Flags: flags, Action: shortAction(0, r.print)}
 }
 
 // short completes a subcommand for one thing. It ends as a [shortAction] does.
@@ -92,7 +93,8 @@ func (r *resource[T]) named(do func(c *command, name string) error) func(*comman
 func given(label, lister string) func(*command, string) (string, error) {
 	return func(c *command, word string) (string, error) {
 		if word == "" {
-			return "", cli.Usage("%s %s: needs %s; tapctl %[1]s lists them", lister, c.Command.Name, label)
+			return "", cli.Usage("%s %s: needs %s; tapctl %[1]s lists them", lister, c.Command.Name,
+				label)
 		}
 		return word, nil
 	}

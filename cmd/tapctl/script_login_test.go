@@ -26,7 +26,8 @@ func authServerOf(ts *testscript.TestScript) *taptest.AuthServer {
 	return *ts.Value(authServer{}).(**taptest.AuthServer)
 }
 
-// cmdMCPServer starts an MCP server with the tool read that wants a login, and writes provider files for it.
+// cmdMCPServer starts an MCP server with the tool read that wants a login, and writes provider
+// files for it.
 func cmdMCPServer(ts *testscript.TestScript, _ bool, files []string) {
 	a := taptest.NewAuthServer()
 	ts.Defer(a.Close)
@@ -49,11 +50,12 @@ func cmdMCPServer(ts *testscript.TestScript, _ bool, files []string) {
 	}
 }
 
-// cmdBrowser opens the link that a process has printed, and expects a page that matches a pattern. With deny, the
-// person denies the login.
+// cmdBrowser opens the link that a process has printed, and expects a page that matches a pattern.
+// With deny, the person denies the login.
 func cmdBrowser(ts *testscript.TestScript, _ bool, args []string) {
 	cmdPrinted(ts, false, []string{args[0], `https?://\S+state=`})
-	link := regexp.MustCompile(`https?://[^\s"]+`).FindString(processOf(ts, args[0]).output.String())
+	link := regexp.MustCompile(`https?://[^\s"]+`).FindString(processOf(ts,
+		args[0]).output.String())
 	a := authServerOf(ts)
 	a.Locked(func() {
 		a.Answer = nil

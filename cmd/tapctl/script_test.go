@@ -53,7 +53,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COPILOT_HOME", filepath.Join(env.WorkDir, "home", "copilot"))
 			for _, name := range []string{
-				"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAPGW_CONFIG", "XDG_CONFIG_HOME", "NO_COLOR", "CLICOLOR_FORCE",
+				"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAPGW_CONFIG", "XDG_CONFIG_HOME", "NO_COLOR",
+				"CLICOLOR_FORCE",
 			} {
 				env.Setenv(name, "")
 			}
@@ -122,7 +123,9 @@ func (b *lockedBuffer) String() string {
 
 // start runs a program with the script's environment until the script ends, or
 // it does, and waits until ready says so of what it printed.
-func start(ts *testscript.TestScript, name string, ready func(stdout, stderr string) bool, line ...string) *process {
+func start(
+	ts *testscript.TestScript, name string, ready func(stdout, stderr string) bool, line ...string,
+) *process {
 	p := &process{ended: make(chan struct{})}
 	wrote := make(chan struct{}, 1)
 	p.output.wrote, p.errors.wrote = wrote, wrote
@@ -162,7 +165,8 @@ func start(ts *testscript.TestScript, name string, ready func(stdout, stderr str
 			}
 		case <-timeout:
 		}
-		ts.Fatalf("starting %s: it did not come to work\n%s\n%s", name, p.output.String(), p.errors.String())
+		ts.Fatalf("starting %s: it did not come to work\n%s\n%s", name, p.output.String(),
+			p.errors.String())
 	}
 	return p
 }
@@ -208,9 +212,11 @@ func cmdGateway(ts *testscript.TestScript, _ bool, args []string) {
 		return
 	}
 	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), args, cmp.Or(
-		ts.Getenv("TAPGW_CONFIG"), filepath.Join(ts.Getenv("HOME"), ".config", "tapgw", "tapgw.toml"),
+		ts.Getenv("TAPGW_CONFIG"), filepath.Join(ts.Getenv("HOME"), ".config", "tapgw",
+			"tapgw.toml"),
 	)))
-	p := start(ts, "gateway", printedLine, append([]string{"tapgw", "serve", "--listen", "127.0.0.1:0"}, args...)...)
+	p := start(ts, "gateway", printedLine,
+		append([]string{"tapgw", "serve", "--listen", "127.0.0.1:0"}, args...)...)
 	url, _, _ := strings.Cut(p.output.String(), "\n")
 	ts.Setenv("URL", url)
 }
@@ -225,17 +231,21 @@ func cmdProvider(ts *testscript.TestScript, _ bool, args []string) {
 // of the gateway's.
 func cmdFollow(ts *testscript.TestScript, _ bool, args []string) {
 	start(ts, args[0], func(_, stderr string) bool {
-		return regexp.MustCompile(`/(log|live|history|recording)(\?\S+)?: 200 OK`).MatchString(stderr)
+		return regexp.MustCompile(`/(log|live|history|recording)(\?\S+)?: 200 OK`).MatchString(
+			stderr)
 	}, append(args[1:], "-v")...)
 }
 
 // cmdBegin starts a command under a name, and waits until its stderr matches.
 func cmdBegin(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[1])
-	start(ts, args[0], func(_, stderr string) bool { return pattern.MatchString(stderr) }, args[2:]...)
+	start(ts, args[0], func(_, stderr string) bool {
+		return pattern.MatchString(stderr)
+	}, args[2:]...)
 }
 
-// cmdCaptured sets a variable to what the first group of a pattern matches in what a command has written to stderr.
+// cmdCaptured sets a variable to what the first group of a pattern matches in what a command has
+// written to stderr.
 func cmdCaptured(ts *testscript.TestScript, _ bool, args []string) {
 	text := processOf(ts, args[1]).errors.String()
 	found := regexp.MustCompile(args[2]).FindStringSubmatch(text)
@@ -255,7 +265,9 @@ func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // dies NAME kills a process, which can't do anything about it, and waits for its end.
-func cmdDies(ts *testscript.TestScript, _ bool, args []string) { processOf(ts, args[0]).stop(os.Kill) }
+func cmdDies(ts *testscript.TestScript, _ bool, args []string) {
+	processOf(ts, args[0]).stop(os.Kill)
+}
 
 // cmdEnded waits for what follow started to end with an exit code; what it
 // printed is in NAME.out and NAME.err.
@@ -272,7 +284,9 @@ func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // cmdPrefix sets a variable to the beginning of an id that no other one has.
-func cmdPrefix(ts *testscript.TestScript, _ bool, args []string) { ts.Setenv(args[0], args[1][:13]) }
+func cmdPrefix(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], args[1][:13])
+}
 
 // cmdSet sets a variable to a file's text, or to what stands there in its JSON:
 // set ID stdout 0 id.
@@ -345,7 +359,8 @@ func members(ts *testscript.TestScript, object json.RawMessage) (names []string)
 
 // cmdOneLine checks that a file is one line.
 func cmdOneLine(ts *testscript.TestScript, _ bool, args []string) {
-	if text := ts.ReadFile(args[0]); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
+	if text := ts.ReadFile(args[0]); strings.Count(text, "\n") != 1 ||
+		!strings.HasSuffix(text, "\n") {
 		ts.Fatalf("%s is not one line: %q", args[0], text)
 	}
 }
@@ -383,10 +398,11 @@ func sampleProvider() {
 	providers.AddTool(p, "fail", "Fails.", func(context.Context, struct{}) (string, error) {
 		return "", providers.NotFound("no such page")
 	})
-	providers.AddTool(p, "hang", "Waits to be cancelled.", func(ctx context.Context, _ struct{}) (string, error) {
-		<-ctx.Done()
-		return "", context.Cause(ctx)
-	})
+	providers.AddTool(p, "hang", "Waits to be cancelled.",
+		func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		})
 	go func() { <-bound; fmt.Println("bound") }()
 	if err := p.Run(ctx); err != nil {
 		panic(err)
@@ -438,7 +454,10 @@ func waitForProviders(ts *testscript.TestScript, total string, count func(admina
 }
 
 // waitForCount asks the gateway until it counts so many.
-func waitForCount(ts *testscript.TestScript, total string, count func(context.Context, *client.Client) (int, error)) {
+func waitForCount(
+	ts *testscript.TestScript, total string, count func(context.Context, *client.Client) (int,
+		error),
+) {
 	want, err := strconv.Atoi(total)
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -453,7 +472,8 @@ func waitForCount(ts *testscript.TestScript, total string, count func(context.Co
 }
 
 func adminToken(ts *testscript.TestScript) string {
-	return strings.TrimSpace(ts.ReadFile(filepath.Join(ts.Getenv("COPILOT_HOME"), "extensions", "tap", ".admin-token")))
+	return strings.TrimSpace(ts.ReadFile(filepath.Join(ts.Getenv("COPILOT_HOME"), "extensions",
+		"tap", ".admin-token")))
 }
 
 // gone FILE waits until a file is not there any more.

@@ -86,7 +86,9 @@ func answerQuestion(c *command) error {
 		return err
 	}
 	if id != "" {
-		questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool { return q.Session != id })
+		questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool {
+			return q.Session != id
+		})
 	}
 	whole := c.String("question")
 	if text == "" && !c.IsSet("content") && !c.Bool("decline") {
@@ -94,9 +96,13 @@ func answerQuestion(c *command) error {
 			return cli.Usage("flag --reason: goes with deny or --decline")
 		}
 		if whole != "" {
-			questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool { return q.ID != whole })
+			questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool {
+				return q.ID != whole
+			})
 			if len(questions) == 0 {
-				return cli.NotFound("question %s does not wait: it was answered, has expired, or is of another session",
+				return cli.NotFound(
+					"question %s does not wait: it was answered, has expired, or is of "+
+						"another session",
 					whole)
 			}
 		}
@@ -113,7 +119,8 @@ func answerQuestion(c *command) error {
 	if err := c.showBefore(q, a); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context.Context, shortTimeout) // the time that the user took does not count
+	// the time that the user took does not count
+	ctx, cancel := context.WithTimeout(c.Context.Context, shortTimeout)
 	defer cancel()
 	if err := c.gw.Answer(ctx, q.Session, a); err != nil {
 		return err
@@ -137,9 +144,11 @@ func (c *command) showBefore(q adminapi.Question, a adminapi.Answer) error {
 		return cli.Usage("nothing is allowed without the question's ID; if you mean this one: "+
 			"tapctl sessions answer %s %s --question %s", q.Session, a.Decision, q.ID)
 	}
-	isYes, err := cli.Confirm(c.Context.Context, in, c.out.Err, "Is this the question that you answer?")
+	isYes, err := cli.Confirm(c.Context.Context, in, c.out.Err,
+		"Is this the question that you answer?")
 	if err == nil && !isYes {
-		err = errors.New("nothing was answered; tapctl sessions answer lists the questions that wait")
+		err = errors.New(
+			"nothing was answered; tapctl sessions answer lists the questions that wait")
 	}
 	return err
 }
@@ -151,7 +160,9 @@ func (c *command) answerArgs(questions []adminapi.Question) (id, text string, er
 	switch {
 	case c.NArg() == 2:
 		if second == "" {
-			return "", "", cli.Usage("sessions answer: the answer is empty; give --decline to refuse the question")
+			return "", "",
+				cli.Usage(
+					"sessions answer: the answer is empty; give --decline to refuse the question")
 		}
 		id, err = c.findSession(first)
 		return id, second, err
@@ -173,7 +184,8 @@ func (c *command) answerArgs(questions []adminapi.Question) (id, text string, er
 		return id, "", err
 	case len(questions) == 0 && !c.IsSet("question"):
 		return "", "", cli.NotFound(
-			"no question waits, and no session has the ID or label %q, nor an ID that begins so", first,
+			"no question waits, and no session has the ID or label %q, nor an ID that begins so",
+			first,
 		)
 	}
 	return "", first, nil
@@ -181,9 +193,13 @@ func (c *command) answerArgs(questions []adminapi.Question) (id, text string, er
 
 // findQuestion returns the question to answer. It returns the question of --question even if that
 // is no longer in the list: then the gateway's error gives the reason.
-func (c *command) findQuestion(id string, questions []adminapi.Question) (adminapi.Question, error) {
+func (c *command) findQuestion(
+	id string, questions []adminapi.Question,
+) (adminapi.Question, error) {
 	if named := c.String("question"); named != "" {
-		if at := slices.IndexFunc(questions, func(q adminapi.Question) bool { return q.ID == named }); at >= 0 {
+		if at := slices.IndexFunc(questions, func(q adminapi.Question) bool {
+			return q.ID == named
+		}); at >= 0 {
 			return questions[at], nil
 		}
 		id, err := c.findSession(id)
@@ -199,13 +215,15 @@ func (c *command) findQuestion(id string, questions []adminapi.Question) (admina
 	for i, q := range questions {
 		ids[i] = q.ID
 	}
-	return adminapi.Question{}, cli.Usage("which question? give --question and one of: %s", strings.Join(ids, ", "))
+	return adminapi.Question{}, cli.Usage("which question? give --question and one of: %s",
+		strings.Join(ids, ", "))
 }
 
 // makeAnswer makes an answer of the flags and the text, by the kind of the question.
 func (c *command) makeAnswer(q adminapi.Question, text string) (adminapi.Answer, error) {
 	a := adminapi.Answer{Question: q.ID}
-	isDeclined := c.Bool("decline") || text == adminapi.DecideDeny && q.Kind != adminapi.QuestionInput
+	isDeclined := c.Bool("decline") || text == adminapi.DecideDeny &&
+		q.Kind != adminapi.QuestionInput
 	switch {
 	case isDeclined:
 		a.Decision, a.Text = adminapi.DecideDeny, c.String("reason")
@@ -221,7 +239,8 @@ func (c *command) makeAnswer(q adminapi.Question, text string) (adminapi.Answer,
 		}
 		a.Content = json.RawMessage(content)
 	case q.Kind == adminapi.QuestionPermission && !slices.Contains(decisions, text):
-		return a, cli.Usage("%q does not answer a permission: give one of %s", text, strings.Join(decisions, ", "))
+		return a, cli.Usage("%q does not answer a permission: give one of %s", text,
+			strings.Join(decisions, ", "))
 	case q.Kind == adminapi.QuestionForm:
 		return a, cli.Usage("a form is answered with --content JSON, or deny")
 	case q.Kind == adminapi.QuestionInput:
@@ -277,7 +296,8 @@ const (
 func questionText(o *cli.Output, q adminapi.Question, whole bool) string {
 	var b strings.Builder
 	left := max(time.Until(q.ExpiresAt).Round(time.Second), 0)
-	fmt.Fprintf(&b, "%s  %s of session %s, %s left\n", o.Paint(cli.Yellow, q.ID), q.Kind, q.Session, left)
+	fmt.Fprintf(&b, "%s  %s of session %s, %s left\n", o.Paint(cli.Yellow, q.ID), q.Kind, q.Session,
+		left)
 	indented := func(text string) {
 		for line := range strings.Lines(strings.TrimSpace(text)) {
 			fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line, "\n"))
@@ -291,7 +311,8 @@ func questionText(o *cli.Output, q adminapi.Question, whole bool) string {
 	}
 	indented(cut)
 	if cut != detail {
-		fmt.Fprintf(&b, "  %s\n", o.Paint(cli.Yellow, "all of it: tapctl sessions answer --question "+q.ID))
+		fmt.Fprintf(&b, "  %s\n",
+			o.Paint(cli.Yellow, "all of it: tapctl sessions answer --question "+q.ID))
 	}
 	how := "TEXT"
 	switch q.Kind {

@@ -21,7 +21,8 @@ func TestQuestionText(t *testing.T) {
 	}
 	short := questionText(o, q, false)
 	for _, want := range []string{
-		"git log x", "x; rm END\n", "of 9016 bytes are left out", "all of it: tapctl sessions answer --question q-1",
+		"git log x", "x; rm END\n", "of 9016 bytes are left out",
+		"all of it: tapctl sessions answer --question q-1",
 	} {
 		if !strings.Contains(short, want) {
 			t.Errorf("a long question: got\n%s\nwant …%s…", short, want)
@@ -30,15 +31,18 @@ func TestQuestionText(t *testing.T) {
 	if strings.Contains(short, q.Detail) {
 		t.Errorf("a long question: got\n%s\nwant it cut", short)
 	}
-	if got := questionText(o, q, true); !strings.Contains(got, q.Detail) || strings.Contains(got, "left out") {
+	if got := questionText(o, q, true); !strings.Contains(got, q.Detail) ||
+		strings.Contains(got, "left out") {
 		t.Errorf("asked for whole: got\n%s\nwant all of its detail", got)
 	}
 	q.Detail = "a" + strings.Repeat("\n", 100) + "rm END"
-	if got := questionText(o, q, false); !strings.Contains(got, "left out") || !strings.Contains(got, "rm END") {
+	if got := questionText(o, q, false); !strings.Contains(got, "left out") ||
+		!strings.Contains(got, "rm END") {
 		t.Errorf("a question of many lines: got\n%s\nwant it cut, with its end", got)
 	}
 	q.Detail = "ls \x1b[8m; rm x\x1b[0m \u202e\r"
-	if got := questionText(o, q, false); !strings.Contains(got, `ls \x1b[8m; rm x\x1b[0m \u202e\x0d`) {
+	if got := questionText(o, q, false); !strings.Contains(got,
+		`ls \x1b[8m; rm x\x1b[0m \u202e\x0d`) {
 		t.Errorf("a question with escapes: got %q, want them spelt out", got)
 	}
 }

@@ -42,7 +42,8 @@ func text(field *string) string {
 func withTimelineFields(l client.LiveLine) json.RawMessage {
 	level, source, message := "info", "session", l.Name
 	switch message {
-	case "onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage", "onEndMessage":
+	case "onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage",
+		"onEndMessage":
 		source = "assistant"
 	}
 	switch {
@@ -55,7 +56,8 @@ func withTimelineFields(l client.LiveLine) json.RawMessage {
 	case l.Name == "":
 		message = fmt.Sprintf("took %v ms", l.DurationMs)
 	default:
-		message = cmp.Or(text(l.Delta), text(l.CompleteContent), text(l.Prompt), text(l.ToolName), message)
+		message = cmp.Or(text(l.Delta), text(l.CompleteContent), text(l.Prompt), text(l.ToolName),
+			message)
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -122,7 +124,8 @@ func (c *command) logQuery() (q client.LogQuery, err error) {
 }
 
 func followFlag(until string) ucli.Flag {
-	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
+	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"},
+		Usage: "go on until " + until + ", or until Ctrl-C"}
 }
 
 func lastLinesFlag() ucli.Flag {

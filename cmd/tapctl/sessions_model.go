@@ -8,7 +8,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-const effortUsage = "`low|medium|high|xhigh|max`: how hard the model thinks; tapctl models lists what each knows"
+const effortUsage = "`low|medium|high|xhigh|max`: how hard the model thinks; tapctl models lists " +
+	"what each knows"
 
 func modelCommand() *ucli.Command {
 	return &ucli.Command{

@@ -27,7 +27,8 @@ Examples:
 			allFlag(),
 			&ucli.BoolFlag{Name: "persisted", Usage: "the sessions on disk"},
 			&ucli.StringFlag{Name: "cwd", Usage: "only sessions with this working `DIR`"},
-			&ucli.StringFlag{Name: "repository", Usage: "only sessions of this repository, `OWNER/NAME`"},
+			&ucli.StringFlag{Name: "repository",
+				Usage: "only sessions of this repository, `OWNER/NAME`"},
 			&ucli.StringFlag{Name: "branch", Usage: "only sessions of this `BRANCH`"},
 			&ucli.IntFlag{Name: "last", Usage: "at most `N`"},
 		},
@@ -63,7 +64,8 @@ var persistedResource = resource[adminapi.Persisted]{
 }
 
 func listPersisted(c *command) ([]adminapi.Persisted, error) {
-	f := client.PersistedFilter{Repository: c.String("repository"), Branch: c.String("branch"), Last: c.Int("last")}
+	f := client.PersistedFilter{Repository: c.String("repository"), Branch: c.String("branch"),
+		Last: c.Int("last")}
 	if c.IsSet("last") && f.Last < 1 {
 		return nil, cli.Usage("flag --last: must be 1 or more")
 	}
@@ -146,7 +148,8 @@ func deleteCommand() *ucli.Command {
 // findPersisted finds the session on disk that a word means, see [client.Match].
 func (c *command) findPersisted(word string) (string, error) {
 	if word == "" {
-		return "", cli.Usage("which session? give its ID or label, see: tapctl sessions list --persisted")
+		return "",
+			cli.Usage("which session? give its ID or label, see: tapctl sessions list --persisted")
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()
@@ -163,8 +166,10 @@ func (c *command) findPersisted(word string) (string, error) {
 	case exact || len(found) == 1:
 		return found[0].ID, nil
 	case len(found) == 0:
-		return "", cli.NotFound("no session on disk has the ID or label %q, nor an ID that begins so; "+
-			"see: tapctl sessions list --persisted", word)
+		return "",
+			cli.NotFound("no session on disk has the ID or label %q, nor an ID that begins so; "+
+				"see: tapctl sessions list --persisted", word)
 	}
-	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word, client.Candidates(found))
+	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word,
+		client.Candidates(found))
 }

@@ -35,9 +35,11 @@ Examples:
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
 			&ucli.StringSliceFlag{Name: "attach", Aliases: []string{"a"},
-				Usage: "a file, a directory, an image or lines of a file: `FILE|DIR|FILE:LINE-LINE` (repeatable)"},
+				Usage: "a file, a directory, an image or lines of a file: " +
+					"`FILE|DIR|FILE:LINE-LINE` (repeatable)"},
 			&ucli.StringSliceFlag{Name: "header",
-				Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes (repeatable)"},
+				Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes " +
+					"(repeatable)"},
 			&ucli.StringFlag{Name: "mode", Value: adminapi.ModeEnqueue,
 				Usage: "`enqueue|immediate`: behind the turn that runs, or into it"},
 		},
@@ -69,7 +71,8 @@ func querySession(c *command) error {
 
 // query reads the session and the prompt from the arguments and flags.
 func (c *command) query() (id string, q adminapi.Query, err error) {
-	if q.Mode, err = cli.OneOf(c.Context, "mode", adminapi.ModeEnqueue, adminapi.ModeImmediate); err != nil {
+	if q.Mode, err = cli.OneOf(c.Context, "mode", adminapi.ModeEnqueue,
+		adminapi.ModeImmediate); err != nil {
 		return "", q, err
 	}
 	text := c.Args().First()
@@ -155,7 +158,8 @@ func (c *command) stopTurn(id string, t *turn) bool {
 // withInterruptHint adds to an error that the prompt is still with the session.
 func withInterruptHint(err error, id string) error {
 	e := *cli.AsError(err)
-	e.Message += "; the session goes on with the prompt: to stop it, tapctl sessions interrupt " + id
+	e.Message += "; the session goes on with the prompt: to stop it, tapctl sessions interrupt " +
+		id
 	return &e
 }
 
@@ -184,7 +188,8 @@ func (t *turn) show(l client.LiveLine) error {
 		t.note("%s %s", text(l.ToolName), cli.Shorten(cli.Clean(text(l.ToolArguments)), 200))
 	case "onEndToolExecution":
 		if l.Error != nil {
-			t.note("failed: %s", cli.Shorten(cli.Clean(strings.TrimSpace(l.Error.Code+" "+l.Error.Message)), 200))
+			t.note("failed: %s",
+				cli.Shorten(cli.Clean(strings.TrimSpace(l.Error.Code+" "+l.Error.Message)), 200))
 		} else if l.Result != nil {
 			t.note("= %s", cli.Shorten(cli.Clean(l.Result.Content), 200))
 		}

@@ -111,7 +111,8 @@ func (d *sessionDetails) text(o *cli.Output) string {
 		if i == 0 {
 			name = "providers"
 		}
-		fmt.Fprintf(&b, "%-11s%s, %s, %d in flight\n", name, cli.OneLine(p.Name), p.State, p.InFlight)
+		fmt.Fprintf(&b, "%-11s%s, %s, %d in flight\n", name, cli.OneLine(p.Name), p.State,
+			p.InFlight)
 	}
 	line("tools", cli.OneLine(strings.Join(d.ToolNames, " ")))
 	if u := d.Usage; u.Calls > 0 {

@@ -27,11 +27,14 @@ Examples:
   tapctl sessions start --profile review
   tapctl sessions start --provider-url http://127.0.0.1:11434/v1 --model qwen3`,
 		Flags: append([]ucli.Flag{
-			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the session", Value: "copilot"},
-			&ucli.StringFlag{Name: "cwd", Usage: "the session's working `DIR` (default: where tapctl runs)"},
+			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the session",
+				Value: "copilot"},
+			&ucli.StringFlag{Name: "cwd",
+				Usage: "the session's working `DIR` (default: where tapctl runs)"},
 			&ucli.StringFlag{
-				Name:  "label",
-				Usage: "the session's `NAME` for people (default: its repository and branch, else its directory)",
+				Name: "label",
+				Usage: "the session's `NAME` for people (default: its repository and branch, " +
+					"else its directory)",
 			},
 		}, settingsFlags()...),
 		Action: shortAction(0, startSession),
@@ -63,12 +66,15 @@ func startSession(c *command) error {
 // settingsFlags are the flags of a new or resumed session's model.
 func settingsFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.StringFlag{Name: "profile", Usage: "the `PROFILE` of tapgw.toml to use, [copilot.profile.NAME]"},
+		&ucli.StringFlag{Name: "profile",
+			Usage: "the `PROFILE` of tapgw.toml to use, [copilot.profile.NAME]"},
 		&ucli.StringFlag{Name: "model", Usage: "the `MODEL` (see tapctl models)"},
 		&ucli.StringFlag{Name: "effort", Usage: effortUsage},
-		&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
+		&ucli.StringFlag{Name: "provider-url",
+			Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
 		&ucli.StringFlag{
-			Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key", Value: defaultKeyEnv,
+			Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key",
+			Value: defaultKeyEnv,
 		},
 		&ucli.StringFlag{
 			Name:  "github-token-env",
@@ -89,7 +95,8 @@ func (c *command) modelSettings() (adminapi.ModelSettings, error) {
 	}
 	if name := c.String("github-token-env"); name != "" {
 		if r.GitHubToken = os.Getenv(name); r.GitHubToken == "" {
-			return r, cli.Usage("flag --github-token-env: the environment variable %q is not set", name)
+			return r, cli.Usage("flag --github-token-env: the environment variable %q is not set",
+				name)
 		}
 	}
 	return r, nil
@@ -101,13 +108,15 @@ func providerKey(flags *ucli.Context) (string, error) {
 	name, isNamed := flags.String("provider-key-env"), flags.IsSet("provider-key-env")
 	if flags.String("provider-url") == "" {
 		if isNamed {
-			return "", cli.Usage("flag --provider-key-env: goes with --provider-url; give that, too")
+			return "",
+				cli.Usage("flag --provider-key-env: goes with --provider-url; give that, too")
 		}
 		return "", nil
 	}
 	key := os.Getenv(name)
 	if key == "" && isNamed {
-		return "", cli.Usage("flag --provider-key-env: the environment variable %q is not set", name)
+		return "", cli.Usage("flag --provider-key-env: the environment variable %q is not set",
+			name)
 	}
 	return key, nil
 }

@@ -56,7 +56,8 @@ func (c *command) stop(id string) error {
 		case <-time.After(waitsForInterval):
 		}
 		s, err := c.gw.Session(c.ctx, id)
-		if now := strings.Join(s.WaitsFor, ", "); err == nil && s.State == "ending" && now != "" && now != printed {
+		if now := strings.Join(s.WaitsFor, ", "); err == nil && s.State == "ending" && now != "" &&
+			now != printed {
 			printed = now
 			c.out.Notef("session %s waits for %s, at most 10 seconds", id, cli.Clean(now))
 		}
@@ -90,7 +91,8 @@ func stopAll(c *command) error {
 	}
 	switch {
 	case err != nil:
-		return cli.Failed("stopping sessions: %d of %d ended; the others: %v", len(stopped), len(sessions), err)
+		return cli.Failed("stopping sessions: %d of %d ended; the others: %v", len(stopped),
+			len(sessions), err)
 	case c.out.JSON:
 		return c.out.Document(stopped)
 	case len(sessions) == 0:

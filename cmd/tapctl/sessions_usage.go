@@ -44,12 +44,13 @@ func showUsage(c *command, id string) error {
 // usageTable has a line for each turn, a line for each model, and a total.
 func usageTable(u adminapi.Usage) *cli.Table {
 	t := &cli.Table{Columns: []string{
-		"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST", "TIME",
+		"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST",
+		"TIME",
 	}}
 	row := func(name string, s adminapi.Sums) {
 		cost := strconv.FormatFloat(s.Cost, 'f', -1, 64)
-		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning, cost,
-			milliseconds(s.DurationMs))
+		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning,
+			cost, milliseconds(s.DurationMs))
 	}
 	if u.Total.Calls == 0 {
 		return t

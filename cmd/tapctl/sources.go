@@ -17,14 +17,17 @@ func sourcesCommand() *ucli.Command {
 		Name:  "sources",
 		Usage: "list the sources of events that files name; stop, start and run them",
 		Description: listedSources + "\n\nExamples:\n  tapctl sources\n" +
-			"  tapctl sources try build.toml --run\n  tapctl sources run build\n  tapctl sources log build -f",
+			"  tapctl sources try build.toml --run\n  tapctl sources run build\n  tapctl " +
+			"sources log build -f",
 		Action: shortAction(0, r.print),
 		Subcommands: []*ucli.Command{
 			r.listCommand("list sources", listedSources+"\n\nExamples:\n"+
-				"  tapctl sources list --json | jq -r '.[] | select(.state==\"failed\") | .reason'"),
+				"  tapctl sources list --json | jq -r '.[] | select(.state==\"failed\") | "+
+				".reason'"),
 			r.short(&ucli.Command{
 				Name: "show", Usage: "show one source",
-				Description: "With --json, an object. A source that runs in several sessions has sessions,\n" +
+				Description: "With --json, an object. A source that runs in several sessions has " +
+					"sessions,\n" +
 					"an array with its state in each.\n\nExamples:\n  tapctl sources show build",
 			}, showSource),
 			r.short(&ucli.Command{
@@ -32,20 +35,23 @@ func sourcesCommand() *ucli.Command {
 				Description: "Examples:\n  tapctl sources start build",
 			}, ofSource(counted("started", (*client.Client).StartProvider))),
 			r.short(&ucli.Command{
-				Name: "stop", Usage: "stop a source until you start it, or the gateway starts again",
+				Name:        "stop",
+				Usage:       "stop a source until you start it, or the gateway starts again",
 				Description: "Examples:\n  tapctl sources stop build",
 			}, ofSource(counted("stopped", (*client.Client).StopProvider))),
 			r.short(&ucli.Command{
 				Name: "run", Usage: "make a source run now, whatever its schedule",
-				Description: "It returns when the run has begun; tapctl sources log NAME shows what came of it.\n\n" +
+				Description: "It returns when the run has begun; tapctl sources log NAME shows " +
+					"what came of it.\n\n" +
 					"Examples:\n  tapctl sources run nightly",
 			}, counted("started", (*client.Client).RunSource)),
 			r.short(&ucli.Command{
 				Name: "log",
 				Usage: "show the last lines of a source: " +
 					"what its command printed, and what became of its runs",
-				Description: "Examples:\n  tapctl sources log build\n  tapctl sources log build -f --last 10",
-				Flags:       []ucli.Flag{followFlag("its file is removed"), lastLinesFlag()},
+				Description: "Examples:\n  tapctl sources log build\n  tapctl sources log build " +
+					"-f --last 10",
+				Flags: []ucli.Flag{followFlag("its file is removed"), lastLinesFlag()},
 			}, ofSource(logProvider), "follow"),
 			sourcesTryCommand(),
 			sourcesImportCommand(),

@@ -51,7 +51,8 @@ Examples:
   tapctl sources try build.toml --session 3f2a --json | jq -r '.events[] | select(.outcome=="inject") | .text'`,
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "run", Usage: "run its command once, or ask its URL"},
-			&ucli.StringFlag{Name: "session", Usage: "judge the events in the stream of session `ID`"},
+			&ucli.StringFlag{Name: "session",
+				Usage: "judge the events in the stream of session `ID`"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(1, trySource),
@@ -67,8 +68,9 @@ func trySource(c *command) error {
 		return cli.Usage("sources try: --run and --session exclude each other")
 	}
 	t := trial{
-		Name: p.Name, Kind: p.Source.Kind(), File: p.File, Stream: p.Source.Stream, Sessions: string(p.Sessions.Mode),
-		Events: []sources.TriedEvent{},
+		Name: p.Name, Kind: p.Source.Kind(), File: p.File, Stream: p.Source.Stream,
+		Sessions: string(p.Sessions.Mode),
+		Events:   []sources.TriedEvent{},
 	}
 	next, err := sources.NextRuns(p.Source, time.Now().UTC(), triedRuns)
 	if err != nil {
@@ -114,7 +116,9 @@ func (c *command) sourceFile() (p configs.Provider, err error) {
 
 func (c *command) tryRun(t *trial, p configs.Provider) error {
 	if t.Kind == "files" || t.Kind == "webhook" {
-		return cli.Usage("sources try --run: a source of kind %s waits for events, and has nothing to run", t.Kind)
+		return cli.Usage(
+			"sources try --run: a source of kind %s waits for events, and has nothing to run",
+			t.Kind)
 	}
 	dir, err := cli.Absolute(c.Context, p.CWD)
 	if err != nil {
@@ -142,7 +146,8 @@ func (c *command) tryFilter(t *trial, p configs.Provider) error {
 	if err != nil {
 		return err
 	}
-	rows, err := c.gw.History(c.ctx, id, client.HistoryQuery{Streams: []string{t.Stream}, Last: triedEvents})
+	rows, err := c.gw.History(c.ctx, id, client.HistoryQuery{Streams: []string{t.Stream},
+		Last: triedEvents})
 	if err != nil {
 		return err
 	}
@@ -172,7 +177,8 @@ func (c *command) printTrial(t trial) error {
 	}
 	switch {
 	case !c.Bool("run") && !c.IsSet("session"):
-		c.out.Notef("nothing was run; --run runs it once, and --session tries its filter on a stream")
+		c.out.Notef(
+			"nothing was run; --run runs it once, and --session tries its filter on a stream")
 		return nil
 	case c.IsSet("session"):
 		return c.printTried(t, "the stream "+t.Stream+" has no events")

@@ -90,7 +90,8 @@ func TestTurnShowsTheAnswerOnce(t *testing.T) {
 			}
 		}
 		if out.String() != tc.out || errs.String() != tc.errors {
-			t.Errorf("%s:\n got %q %q\nwant %q %q", tc.lines, out.String(), errs.String(), tc.out, tc.errors)
+			t.Errorf("%s:\n got %q %q\nwant %q %q", tc.lines, out.String(), errs.String(), tc.out,
+				tc.errors)
 		}
 	}
 }
@@ -124,7 +125,8 @@ func TestTimes(t *testing.T) {
 
 func TestDataText(t *testing.T) {
 	for data, want := range map[string]string{
-		`"a\nb"`: "a\nb", `{ "a": "<b>" }`: `{"a":"<b>"}`, `null`: "null", `7`: "7", `"\u001b[1mx"`: "x",
+		`"a\nb"`: "a\nb", `{ "a": "<b>" }`: `{"a":"<b>"}`, `null`: "null", `7`: "7",
+		`"\u001b[1mx"`: "x",
 	} {
 		if got := dataText(json.RawMessage(data)); got != want {
 			t.Errorf("%s: got %q, want %q", data, got, want)
@@ -143,7 +145,8 @@ func newTestCommand(t *testing.T, out io.Writer, h http.HandlerFunc) *command {
 	}
 	t.Cleanup(func() { gw.Close(); web.Close() })
 	app := &ucli.App{}
-	flags := ucli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), &ucli.Context{Context: t.Context()})
+	flags := ucli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError),
+		&ucli.Context{Context: t.Context()})
 	return &command{flags, t.Context(), &cli.Output{W: out, Err: io.Discard, Terminal: true}, gw}
 }
 
@@ -167,7 +170,8 @@ func TestWatchDrawsAnewOnATerminal(t *testing.T) {
 				_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\nid: 1.1\n\n:\n\n", name, data)
 			}
 		} else {
-			_, _ = io.WriteString(w, `{"ts":"2026-01-02T03:04:05Z","level":"info","source":"gateway","message":"all is well"}`+"\n")
+			_, _ = io.WriteString(w,
+				`{"ts":"2026-01-02T03:04:05Z","level":"info","source":"gateway","message":"all is well"}`+"\n")
 		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()

@@ -39,7 +39,8 @@ func attach(c *command) error {
 	default:
 		port, err := strconv.Atoi(word)
 		if err != nil || port < 1 || port > 65535 {
-			return cli.Usage("attach: %q is no port; give the PORT that the terminal prints, or auto", word)
+			return cli.Usage(
+				"attach: %q is no port; give the PORT that the terminal prints, or auto", word)
 		}
 		return c.attachPort(port)
 	}

@@ -37,7 +37,8 @@ Examples:
 				Flags: []ucli.Flag{
 					sessionFlag(),
 					&ucli.StringFlag{
-						Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin", Value: "{}",
+						Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin",
+						Value: "{}",
 					},
 				},
 				BashComplete: completing(suggestTools),
@@ -65,7 +66,9 @@ func suggestTools(c *command, flag string) {
 		return
 	}
 	suggest(c, func(ctx context.Context) ([]adminapi.Tool, error) { return c.gw.Tools(ctx, id) },
-		func(t adminapi.Tool) (word, about string) { return t.Name, cli.Shorten(t.Description, 80) })
+		func(t adminapi.Tool) (word, about string) {
+			return t.Name, cli.Shorten(t.Description, 80)
+		})
 }
 
 var toolResource = resource[adminapi.Tool]{
@@ -100,13 +103,15 @@ func callTool(c *command) error {
 	}
 	args := json.RawMessage(bytes.TrimSpace([]byte(text)))
 	if !json.Valid(args) || args[0] != '{' {
-		return cli.Usage("flag --args: must be a JSON object like {\"name\":\"you\"}, got %s", cli.Shorten(text, 60))
+		return cli.Usage("flag --args: must be a JSON object like {\"name\":\"you\"}, got %s",
+			cli.Shorten(text, 60))
 	}
 	id, err := c.findSession(c.String("session"))
 	if err != nil {
 		return err
 	}
-	r, err := c.gw.Call(c.ctx, id, name, adminapi.Call{Args: args}) // Ctrl-C cancels it at the provider, too
+	// Ctrl-C cancels it at the provider, too
+	r, err := c.gw.Call(c.ctx, id, name, adminapi.Call{Args: args})
 	exit := cli.ExitFailed
 	if err != nil {
 		e := cli.AsError(err)
@@ -114,7 +119,8 @@ func callTool(c *command) error {
 			return err
 		}
 		// A tool that does not exist is shown like a call that failed.
-		r, exit = adminapi.CallResult{Error: e.Message + "; tapctl tools lists them", ErrorCode: e.Code}, e.Exit
+		r, exit = adminapi.CallResult{Error: e.Message + "; tapctl tools lists them",
+			ErrorCode: e.Code}, e.Exit
 	}
 	if c.out.JSON {
 		if err := c.out.Document(r); err != nil || r.ErrorCode == "" {

@@ -81,7 +81,8 @@ func (w *watcher) run(ctx context.Context) error {
 	drawn := w.out.Terminal && !w.out.JSON
 	age := &time.Ticker{} // never
 	if drawn {
-		names = append(names, adminapi.StateProviders, adminapi.StatePairings, adminapi.StateQuestions)
+		names = append(names, adminapi.StateProviders, adminapi.StatePairings,
+			adminapi.StateQuestions)
 		age = time.NewTicker(watchAge)
 		defer age.Stop()
 	}
@@ -182,7 +183,8 @@ func (w *watcher) line(l watchLine) error {
 }
 
 func (w *watcher) text(l watchLine) string {
-	return w.out.Paint(cli.Dim, cli.Shorten(l.Session, 9)) + "  " + timelineText(w.out, l.TimelineLine)
+	return w.out.Paint(cli.Dim, cli.Shorten(l.Session, 9)) + "  " + timelineText(w.out,
+		l.TimelineLine)
 }
 
 // draw clears the terminal and writes the whole picture at once, so that it does not flicker.
@@ -207,8 +209,11 @@ func (w *watcher) draw() error {
 		fmt.Fprintf(&b, "%s  %s  %s\n", o.Paint(cli.Yellow, "question"),
 			cli.Shorten(q.Session, 9), cli.Shorten(cli.Clean(q.Message), 200))
 		if q.Detail != "" {
-			detail := strings.Join(strings.Fields(visible.Ends(visible.Text(q.Detail), 300, 6)), " ")
-			fmt.Fprintf(&b, "          %s\n          all of it: tapctl sessions answer --question %s\n", detail, q.ID)
+			detail := strings.Join(strings.Fields(visible.Ends(visible.Text(q.Detail), 300, 6)),
+				" ")
+			fmt.Fprintf(&b,
+				"          %s\n          all of it: tapctl sessions answer --question %s\n", detail,
+				q.ID)
 		}
 	}
 	for _, l := range w.newest {

@@ -48,7 +48,8 @@ func checkCluster(c *ucli.Context) error {
 		if file == "" {
 			file = "tapgw.toml"
 		}
-		return cli.Failed("%s has no urls in [cluster]: this gateway joins no others (docs/cluster.md)", file)
+		return cli.Failed(
+			"%s has no urls in [cluster]: this gateway joins no others (docs/cluster.md)", file)
 	}
 	ctx, cancel := context.WithTimeout(c.Context, clusterCheckTimeout)
 	defer cancel()

@@ -60,7 +60,8 @@ func printSchema(c *ucli.Context) error {
 		name = c.Args().First()
 	}
 	if !slices.Contains(configs.Schemas(), name) {
-		return cli.Usage("config schema: there is no schema %q, only %s", name, strings.Join(configs.Schemas(), ", "))
+		return cli.Usage("config schema: there is no schema %q, only %s", name,
+			strings.Join(configs.Schemas(), ", "))
 	}
 	return cli.Out(c).Printf("%s", configs.Schema(name))
 }

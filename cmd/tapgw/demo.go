@@ -29,7 +29,8 @@ Examples:
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{
 				Name: "host", Value: demo.HostAuto,
-				Usage: "`auto|copilot|local`: the session's host; auto is copilot if its runtime is found",
+				Usage: "`auto|copilot|local`: the session's host; auto is copilot if its runtime " +
+					"is found",
 			},
 			&ucli.BoolFlag{Name: "keep", Usage: "run on after the demo, and print commands to try"},
 		},
@@ -47,7 +48,8 @@ Examples:
 				return err
 			}
 			return demo.Run(c.Context, demo.Options{
-				Host: host, Runtime: config.Copilot.CLI, Keep: c.Bool("keep"), Out: cli.Out(c), Log: log,
+				Host: host, Runtime: config.Copilot.CLI, Keep: c.Bool("keep"), Out: cli.Out(c),
+				Log: log,
 			})
 		},
 	}
@@ -57,6 +59,8 @@ Examples:
 func demoProviderCommand() *ucli.Command {
 	return &ucli.Command{
 		Name: demo.ProviderCommand, Hidden: true, Usage: "the demo's sample provider",
-		Action: func(c *ucli.Context) error { return demo.Provide(c.Context, c.App.Reader, c.App.ErrWriter) },
+		Action: func(c *ucli.Context) error {
+			return demo.Provide(c.Context, c.App.Reader, c.App.ErrWriter)
+		},
 	}
 }

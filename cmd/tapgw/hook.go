@@ -51,7 +51,9 @@ func answerHook(c *ucli.Context) error {
 // answerHookAtOnce answers the hook if the command line is the one in hook files: tapgw hook EVENT.
 // Every tool call of a terminal waits for that, so it makes neither the other commands nor their
 // flags. It handles no signals either: the CLI denies a call whose hook is killed.
-func answerHookAtOnce(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, answered bool) {
+func answerHookAtOnce(
+	args []string, stdin io.Reader, stdout, stderr io.Writer,
+) (code int, answered bool) {
 	if len(args) != 3 || args[1] != "hook" || !slices.Contains(hook.Events, args[2]) {
 		return 0, false
 	}

@@ -25,5 +25,6 @@ func TestHooksOnCopilot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(model.Close)
-	runScripts(t, "testdata/hooks", map[string]string{"COPILOT_CLI_PATH": cli, "MODEL_URL": model.URL})
+	runScripts(t, "testdata/hooks", map[string]string{"COPILOT_CLI_PATH": cli,
+		"MODEL_URL": model.URL})
 }

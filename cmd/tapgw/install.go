@@ -20,7 +20,8 @@ func installCommand() *ucli.Command {
   tapgw install skills
   tapgw install copilot
   tapgw install status`,
-		Subcommands: []*ucli.Command{installSkillsCommand(), installCopilotCommand(), installStatusCommand()},
+		Subcommands: []*ucli.Command{installSkillsCommand(), installCopilotCommand(),
+			installStatusCommand()},
 	}
 }
 
@@ -29,8 +30,10 @@ func installFlags() []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.BoolFlag{Name: "user", Usage: "for all projects of yours; the default"},
 		&ucli.BoolFlag{Name: "project", Usage: "in the working directory"},
-		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would change, and change nothing"},
-		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask, on a terminal either"},
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"},
+			Usage: "show what would change, and change nothing"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
+			Usage: "do not ask, on a terminal either"},
 	}
 }
 
@@ -85,7 +88,9 @@ Examples:
 }
 
 // inProject installs or uninstalls something where the flags say.
-func inProject(c *ucli.Context, do func(d install.Dialog, ctx context.Context, project string) error) error {
+func inProject(
+	c *ucli.Context, do func(d install.Dialog, ctx context.Context, project string) error,
+) error {
 	project, err := installProject(c)
 	if err != nil {
 		return err
@@ -113,7 +118,9 @@ func dialog(c *ucli.Context) install.Dialog {
 	}
 	in, ok := c.App.Reader.(*os.File)
 	if ok && cli.Terminal(in) && cli.Terminal(c.App.ErrWriter) && !d.Out.JSON {
-		d.Ask = func(ctx context.Context, question string) error { return confirm(ctx, c, question) }
+		d.Ask = func(ctx context.Context, question string) error {
+			return confirm(ctx, c, question)
+		}
 	}
 	return d
 }

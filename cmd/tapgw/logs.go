@@ -31,7 +31,8 @@ Examples:
   tapgw logs --last 500 --json | jq 'select(.level=="WARN")'`,
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until Ctrl-C"},
-			&ucli.IntFlag{Name: "last", Usage: "print at most the last `N` lines", Value: defaultLogLines},
+			&ucli.IntFlag{Name: "last", Usage: "print at most the last `N` lines",
+				Value: defaultLogLines},
 		},
 		Action: showLogs,
 	}

@@ -17,8 +17,10 @@ func TestLogLinesForPeopleAndPrograms(t *testing.T) {
 	} {
 		for i, asJSON := range []bool{false, true} {
 			var b bytes.Buffer
-			if err := printLog(&cli.Output{W: &b, JSON: asJSON}, line); err != nil || b.String() != want[i] {
-				t.Errorf("%q, JSON %v: %q, %v, want no error and %q", line, asJSON, b.String(), err, want[i])
+			if err := printLog(&cli.Output{W: &b, JSON: asJSON}, line); err != nil ||
+				b.String() != want[i] {
+				t.Errorf("%q, JSON %v: %q, %v, want no error and %q", line, asJSON, b.String(), err,
+					want[i])
 			}
 		}
 	}

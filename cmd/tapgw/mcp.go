@@ -24,7 +24,8 @@ Examples:
   tapgw mcp install claude
   tapgw mcp --session review --ensure`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "session", Usage: "a session's `ID`, its beginning, or its label"},
+			&ucli.StringFlag{Name: "session",
+				Usage: "a session's `ID`, its beginning, or its label"},
 			&ucli.BoolFlag{Name: "ensure", Usage: "start a gateway in the background if none runs"},
 		},
 		Action:      mcp,

@@ -30,7 +30,8 @@ Examples:
   tapgw mcp install copilot --session review --yes
   tapgw mcp install codex --http`,
 		Flags: append(mcpFileFlags(),
-			&ucli.StringFlag{Name: "session", Usage: "give it the session `ID`, not the foreground one"},
+			&ucli.StringFlag{Name: "session",
+				Usage: "give it the session `ID`, not the foreground one"},
 			&ucli.BoolFlag{Name: "ensure", Usage: "let the client start a gateway if none runs"},
 			&ucli.BoolFlag{Name: "http", Usage: "write the gateway's URL, not a command"},
 		),
@@ -73,8 +74,10 @@ Examples:
 
 func mcpFileFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "project", Usage: "in the working directory's file, not in the user's"},
-		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show the change and write nothing"},
+		&ucli.BoolFlag{Name: "project",
+			Usage: "in the working directory's file, not in the user's"},
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"},
+			Usage: "show the change and write nothing"},
 		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "write without asking"},
 	}
 }
@@ -98,7 +101,8 @@ func mcpClient(c *ucli.Context) (client mcpclients.Client, project string, err e
 	case c.NArg() == 0:
 		return client, "", cli.Usage("mcp %s: a client is missing: %s", c.Command.Name, names)
 	case !ok:
-		return client, "", cli.Usage("mcp %s: %q is none of %s", c.Command.Name, c.Args().First(), names)
+		return client, "", cli.Usage("mcp %s: %q is none of %s", c.Command.Name, c.Args().First(),
+			names)
 	case c.Bool("project"):
 		project, err = cli.Workdir(c)
 	}
@@ -113,7 +117,8 @@ func mcpServer(c *ucli.Context, client mcpclients.Client) (s mcpclients.Server, 
 	}
 	if c.Bool("http") {
 		if c.Bool("ensure") {
-			return s, cli.Usage("flags --ensure and --http exclude each other: a URL starts nothing")
+			return s,
+				cli.Usage("flags --ensure and --http exclude each other: a URL starts nothing")
 		}
 		return install.URL(c.Context, client, session, func() (configs.Config, error) {
 			config, _, err := loadConfig(c)

@@ -34,8 +34,10 @@ Examples:
   tapgw new provider weather --lang go --dir ~/src/weather
   tapgw new provider weather --lang node --json`,
 			Flags: []ucli.Flag{
-				&ucli.StringFlag{Name: "lang", Usage: "`go|node|python`: the language to write it in"},
-				&ucli.StringFlag{Name: "dir", Usage: "the `DIR` to make; NAME in the current directory if not set"},
+				&ucli.StringFlag{Name: "lang",
+					Usage: "`go|node|python`: the language to write it in"},
+				&ucli.StringFlag{Name: "dir",
+					Usage: "the `DIR` to make; NAME in the current directory if not set"},
 			},
 			Action: newProvider,
 		}},
@@ -93,7 +95,10 @@ func newProject(c *ucli.Context) (*scaffold.Project, error) {
 		return nil, cli.Usage("new provider: %v", err)
 	}
 	if gateway.IsGatewayName(name) {
-		return nil, cli.Usage("new provider: %q is a word of the gateway's own in timelines; choose another NAME", name)
+		return nil,
+			cli.Usage(
+				"new provider: %q is a word of the gateway's own in timelines; choose another NAME",
+				name)
 	}
 	if dir == "" {
 		dir = name

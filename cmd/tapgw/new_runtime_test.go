@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestNewProvider writes a provider in each language beside a gateway that runs, calls its tool, and runs its own test.
-// Nothing comes from the network: Go's modules are those of this build, ws is what make runtime installed, and
-// websockets is Debian's.
+// TestNewProvider writes a provider in each language beside a gateway that runs, calls its tool,
+// and runs its own test. Nothing comes from the network: Go's modules are those of this build, ws
+// is what make runtime installed, and websockets is Debian's.
 func TestNewProvider(t *testing.T) {
 	env := map[string]string{"GOPROXY": "off", "GOFLAGS": "", "PYTHONDONTWRITEBYTECODE": "1"}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
@@ -31,7 +31,8 @@ func TestNewProvider(t *testing.T) {
 	}
 	env["NODE_MODULES"] = modules
 	// Debian's own interpreter has websockets; another python3 may come first on PATH.
-	if out, err := exec.Command("/usr/bin/python3", "-c", "import websockets").CombinedOutput(); err != nil {
+	if out, err := exec.Command("/usr/bin/python3", "-c",
+		"import websockets").CombinedOutput(); err != nil {
 		t.Fatalf("/usr/bin/python3 has no websockets: apt-get install python3-websockets\n%s", out)
 	}
 	runScripts(t, "testdata/new", env)

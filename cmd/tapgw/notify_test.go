@@ -38,7 +38,8 @@ func TestServeNotifies(t *testing.T) {
 		}
 	}
 	if got := next(); !strings.HasPrefix(got, "READY=1\nSTATUS=listening at ws://127.0.0.1:") {
-		t.Errorf("told %q, want %q at its start", got, "READY=1\nSTATUS=listening at ws://127.0.0.1:")
+		t.Errorf("told %q, want %q at its start", got,
+			"READY=1\nSTATUS=listening at ws://127.0.0.1:")
 	}
 	send := func(s syscall.Signal) {
 		t.Helper()

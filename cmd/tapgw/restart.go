@@ -32,7 +32,9 @@ Examples:
 			ctx, cancel := context.WithTimeout(c.Context, daemon.StopTimeout+service.Timeout)
 			defer cancel()
 			out := cli.Out(c)
-			plan := func(g statedir.Info) (func(context.Context) error, error) { return service.PlanRestart(ctx, g) }
+			plan := func(g statedir.Info) (func(context.Context) error, error) {
+				return service.PlanRestart(ctx, g)
+			}
 			g, err := stateDir().Restart(ctx, plan, noteTo(out))
 			if err != nil {
 				return err

@@ -40,7 +40,8 @@ func cmdTools(ts *testscript.TestScript, _ bool, args []string) {
 			names = append(names, t.Name)
 		}
 		if slices.Sort(names); !slices.Equal(names, args[1:]) {
-			return fmt.Sprintf("the tools are %q, want %q: %s", names, args[1:], stderr(ts, args[0]))
+			return fmt.Sprintf("the tools are %q, want %q: %s", names, args[1:],
+				stderr(ts, args[0]))
 		}
 		return ""
 	})
@@ -90,14 +91,16 @@ func cmdPost(ts *testscript.TestScript, _ bool, args []string) {
 // answered with a status.
 func cmdAsks(ts *testscript.TestScript, _ bool, args []string) {
 	wait(ts, func() string {
-		req, err := http.NewRequest(http.MethodGet, "http://"+ts.Getenv(args[0]+"_ADDR")+args[2], nil)
+		req, err := http.NewRequest(http.MethodGet, "http://"+ts.Getenv(args[0]+"_ADDR")+args[2],
+			nil)
 		ts.Check(err)
 		req.Host = args[3]
 		resp, err := http.DefaultClient.Do(req)
 		ts.Check(err)
 		_ = resp.Body.Close()
 		if got := strconv.Itoa(resp.StatusCode); got != args[1] {
-			return fmt.Sprintf("%s of %s answers %s, want %s: %s", args[2], args[3], got, args[1], stderr(ts, args[0]))
+			return fmt.Sprintf("%s of %s answers %s, want %s: %s", args[2], args[3], got, args[1],
+				stderr(ts, args[0]))
 		}
 		return ""
 	})
@@ -126,13 +129,15 @@ func cmdWaitFile(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// calls NAME TOOL ARGS WANT calls a tool in a gateway's session and compares the text of its result.
+// calls NAME TOOL ARGS WANT calls a tool in a gateway's session and compares the text of its
+// result.
 func cmdCalls(ts *testscript.TestScript, _ bool, args []string) {
 	c := gatewayClient(ts, ts.Getenv(args[0]+"_URL"))
 	defer c.Close()
 	sessions, err := c.Sessions(context.Background())
 	ts.Check(err)
-	r, err := c.Call(context.Background(), sessions[0].ID, args[1], adminapi.Call{Args: []byte(args[2])})
+	r, err := c.Call(context.Background(), sessions[0].ID, args[1],
+		adminapi.Call{Args: []byte(args[2])})
 	ts.Check(err)
 	if got := string(r.Data); got != args[3] {
 		ts.Fatalf("%s %s: got %s, want %s", args[1], args[2], got, args[3])

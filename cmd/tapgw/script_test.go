@@ -59,7 +59,8 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			e.Setenv("COPILOT_HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("STATE", filepath.Join(e.WorkDir, "home", "extensions", "tap"))
 			for _, name := range []string{
-				"COPILOT_CLI_PATH", "XDG_CONFIG_HOME", "TAPGW_CONFIG", "TAP_MODEL_KEY", "NO_COLOR", "CLICOLOR_FORCE",
+				"COPILOT_CLI_PATH", "XDG_CONFIG_HOME", "TAPGW_CONFIG", "TAP_MODEL_KEY", "NO_COLOR",
+				"CLICOLOR_FORCE",
 			} {
 				e.Setenv(name, "")
 			}
@@ -174,7 +175,8 @@ func begin(ts *testscript.TestScript, name string, args ...string) *process {
 	p := &process{came: make(chan struct{}, 1)}
 	var env []string
 	for _, v := range []string{
-		"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAPGW_CONFIG", "TAP_MODEL_KEY", "COPILOT_CLI_PATH", "GORACE",
+		"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAPGW_CONFIG", "TAP_MODEL_KEY",
+		"COPILOT_CLI_PATH", "GORACE",
 	} {
 		env = append(env, v+"="+ts.Getenv(v))
 	}
@@ -191,7 +193,8 @@ func begin(ts *testscript.TestScript, name string, args ...string) *process {
 		default:
 		}
 	}
-	child, err := proc.Start(proc.Command{Path: path, Args: args, Dir: ts.MkAbs("."), Env: env, OnLine: keep})
+	child, err := proc.Start(proc.Command{Path: path, Args: args, Dir: ts.MkAbs("."), Env: env,
+		OnLine: keep})
 	ts.Check(err)
 	p.Process = child
 	ts.Value(background{}).(map[string]*process)[name] = p
@@ -220,7 +223,8 @@ func cmdServe(ts *testscript.TestScript, _ bool, args []string) {
 		line = append(line, "--listen=127.0.0.1:0")
 	}
 	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), args, cmp.Or(
-		ts.Getenv("TAPGW_CONFIG"), filepath.Join(ts.Getenv("HOME"), ".config", "tapgw", "tapgw.toml"),
+		ts.Getenv("TAPGW_CONFIG"), filepath.Join(ts.Getenv("HOME"), ".config", "tapgw",
+			"tapgw.toml"),
 	)))
 	p := begin(ts, args[0], append(line, args[1:]...)...)
 	url, ok := p.await(proc.Stdout, regexp.MustCompile(`^wss?://.*:[1-9]\d*$`))
@@ -238,7 +242,8 @@ func cmdStart(ts *testscript.TestScript, _ bool, args []string) { begin(ts, args
 // signal NAME TERM|INT|KILL|HUP
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	s := map[string]syscall.Signal{
-		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP,
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL,
+		"HUP": syscall.SIGHUP,
 	}[args[1]]
 	ts.Check(syscall.Kill(of(ts, args[0]).PID(), s))
 }
@@ -292,7 +297,8 @@ func cmdEnsures(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	var all []*process
 	for i := range n {
-		all = append(all, begin(ts, fmt.Sprintf("ensure%d", i), append([]string{"ensure"}, args[1:]...)...))
+		all = append(all,
+			begin(ts, fmt.Sprintf("ensure%d", i), append([]string{"ensure"}, args[1:]...)...))
 	}
 	urls := map[string]int{}
 	for _, p := range all {
@@ -391,7 +397,8 @@ func gatewayClient(ts *testscript.TestScript, url string) *client.Client {
 func cmdSession(ts *testscript.TestScript, _ bool, args []string) {
 	c := gatewayClient(ts, args[0])
 	defer c.Close()
-	_, err := c.Start(context.Background(), adminapi.StartRequest{Host: "local", CWD: ts.MkAbs(".")})
+	_, err := c.Start(context.Background(),
+		adminapi.StartRequest{Host: "local", CWD: ts.MkAbs(".")})
 	ts.Check(err)
 }
 
@@ -472,7 +479,8 @@ func cmdCert(ts *testscript.TestScript, _ bool, _ []string) {
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	ts.Check(err)
 	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private},
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
 	} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
 	}

@@ -26,7 +26,8 @@ func cmdTurn(ts *testscript.TestScript, _ bool, args []string) {
 		id = sessions[0].ID
 	} else {
 		id, err = c.Start(ctx, adminapi.StartRequest{
-			CWD: ts.MkAbs("proj"), ModelSettings: adminapi.ModelSettings{Model: scriptmodel.ModelID},
+			CWD:           ts.MkAbs("proj"),
+			ModelSettings: adminapi.ModelSettings{Model: scriptmodel.ModelID},
 		})
 		ts.Check(err)
 	}

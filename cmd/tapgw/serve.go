@@ -40,8 +40,10 @@ Examples:
 		Flags: []ucli.Flag{
 			listenFlag(),
 			&ucli.StringFlag{Name: "log-level", Usage: "`debug|info|warn|error`: what to log"},
-			&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
-			&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key"},
+			&ucli.StringFlag{Name: "provider-url",
+				Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
+			&ucli.StringFlag{Name: "provider-key-env",
+				Usage: "the environment `VARIABLE` that holds its key"},
 			&ucli.BoolFlag{
 				Name:   "on-demand",
 				Hidden: true,
@@ -59,7 +61,8 @@ Examples:
 
 func listenFlag() ucli.Flag {
 	return &ucli.StringFlag{
-		Name: "listen", Usage: "listen on `ADDR`, host:port (default: 127.0.0.1:9400; port 0 picks a free one)",
+		Name:  "listen",
+		Usage: "listen on `ADDR`, host:port (default: 127.0.0.1:9400; port 0 picks a free one)",
 	}
 }
 

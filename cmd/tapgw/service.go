@@ -45,7 +45,8 @@ Examples:
 				Flags: []ucli.Flag{
 					listenFlag(),
 					&ucli.BoolFlag{Name: "print", Usage: "print the file and change nothing"},
-					&ucli.BoolFlag{Name: "no-start", Usage: "leave it for the next login to start or restart"},
+					&ucli.BoolFlag{Name: "no-start",
+						Usage: "leave it for the next login to start or restart"},
 				},
 				Action: installService,
 			},
@@ -112,8 +113,9 @@ func installService(c *ucli.Context) error {
 			return nil
 		}
 		if g, ok := stateDir().Running(ctx); ok {
-			return cli.Failed("service install: a gateway runs already: process %d at %s; end it (tapgw stop), "+
-				"or leave the start to the next login with --no-start", g.PID, g.URL)
+			return cli.Failed(
+				"service install: a gateway runs already: process %d at %s; end it (tapgw stop), "+
+					"or leave the start to the next login with --no-start", g.PID, g.URL)
 		}
 		return nil
 	}
@@ -147,7 +149,8 @@ func uninstallService(ctx context.Context, s *service.Service, out *cli.Output) 
 	if err != nil {
 		return err
 	}
-	line, text := service.Line{Action: action, Manager: s.Manager(), File: s.File()}, "removed: %s\n"
+	line, text := service.Line{Action: action, Manager: s.Manager(), File: s.File()},
+		"removed: %s\n"
 	if action == service.None {
 		text = notInstalled
 	}
@@ -180,7 +183,8 @@ func showService(ctx context.Context, s *service.Service, out *cli.Output) error
 	case !line.Running:
 		return cli.Reported(cli.ExitFailed)
 	case line.Version != "" && line.Version != own:
-		out.Notef("tapgw: the service runs version %s, this program is %s: %s", line.Version, own, s.RestartCommand())
+		out.Notef("tapgw: the service runs version %s, this program is %s: %s", line.Version, own,
+			s.RestartCommand())
 	}
 	return nil
 }

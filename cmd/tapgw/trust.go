@@ -98,7 +98,8 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, isDryRun b
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s%s\n", word, visible.Line(dir))
 	if len(counts) == 0 {
-		text.WriteString("  no config, tools or providers; instructions (AGENTS.md) and chat commands count\n")
+		text.WriteString(
+			"  no config, tools or providers; instructions (AGENTS.md) and chat commands count\n")
 		list = nil
 	}
 	for _, c := range counts {
@@ -122,7 +123,8 @@ func diffOf(c configs.Change) string {
 	switch {
 	case c.What == "gone":
 		return ""
-	case c.New == nil || c.What == "changed" && c.Old == nil || len(c.Old) > maxDiffed || len(c.New) > maxDiffed:
+	case c.New == nil || c.What == "changed" && c.Old == nil || len(c.Old) > maxDiffed ||
+		len(c.New) > maxDiffed:
 		return "  too large to show\n"
 	case bytes.IndexByte(c.New, 0) >= 0 || bytes.IndexByte(c.Old, 0) >= 0:
 		return "  not text\n"
@@ -160,7 +162,9 @@ Examples:
 				return err
 			}
 			if !wasTrusted {
-				return cli.NotFound("untrust: %s is not among the trusted directories; tapgw trust lists these", dir)
+				return cli.NotFound(
+					"untrust: %s is not among the trusted directories; tapgw trust lists these",
+					dir)
 			}
 			out := cli.Out(c)
 			return out.Result(map[string]string{"untrusted": dir}, "no longer trusted: %s\n", dir)

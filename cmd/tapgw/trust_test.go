@@ -28,10 +28,12 @@ func TestTrustShowsAll(t *testing.T) {
 		Old:  []byte("x\n"),
 		New:  []byte("# \x1b]\ncommand = [\"evil\"]\n# \a\n"),
 	}
-	if err := showTrust(&cli.Output{W: &out, Err: &out}, dir, []configs.Change{change}, false); err != nil {
+	if err := showTrust(&cli.Output{W: &out, Err: &out}, dir, []configs.Change{change},
+		false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`a\x1b[2K\nb`, `x\u202ey.toml`, `# \x1b]`, `command = ["evil"]`, `# \x07`} {
+	for _, want := range []string{`a\x1b[2K\nb`, `x\u202ey.toml`, `# \x1b]`, `command = ["evil"]`,
+		`# \x07`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("not shown: %s, in\n%q", want, out.String())
 		}

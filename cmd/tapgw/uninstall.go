@@ -40,8 +40,10 @@ Examples:
 Examples:
   tapgw uninstall mcp --dry-run
   tapgw uninstall mcp --yes`,
-				Flags:  uninstallFlags(),
-				Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.UninstallClients) },
+				Flags: uninstallFlags(),
+				Action: func(c *ucli.Context) error {
+					return uninstall(c, install.Dialog.UninstallClients)
+				},
 			},
 			{
 				Name:  "service",
@@ -51,8 +53,10 @@ Examples:
 Examples:
   tapgw uninstall service --dry-run
   tapgw uninstall service --yes`,
-				Flags:  uninstallFlags(),
-				Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.UninstallService) },
+				Flags: uninstallFlags(),
+				Action: func(c *ucli.Context) error {
+					return uninstall(c, install.Dialog.UninstallService)
+				},
 			},
 		},
 	}
@@ -60,7 +64,8 @@ Examples:
 
 func uninstallFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would go, and remove nothing"},
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"},
+			Usage: "show what would go, and remove nothing"},
 		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "remove without asking"},
 	}
 }

@@ -82,7 +82,8 @@ type SigninRequest struct {
 type SigninLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
-	File      string    `json:"file,omitempty"` // path of the page on the gateway's machine, where asked for
+	// path of the page on the gateway's machine, where asked for
+	File string `json:"file,omitempty"`
 }
 
 // LoginRequest asks for a login at the MCP server of a provider. The body may be empty.
@@ -93,8 +94,9 @@ type LoginRequest struct {
 // LoginStep is a line of the answer to a [LoginRequest]. The first has the link that a person opens
 // in a browser; the last is Done, with Error if the login failed.
 type LoginStep struct {
-	URL   string   `json:"url,omitzero"`
-	File  string   `json:"file,omitzero"` // path of the page on the gateway's machine, where asked for
+	URL string `json:"url,omitzero"`
+	// path of the page on the gateway's machine, where asked for
+	File  string   `json:"file,omitzero"`
 	Done  bool     `json:"done,omitzero"`
 	Error *Failure `json:"error,omitzero"`
 }
@@ -108,15 +110,17 @@ type LoggedOut struct {
 // requests of a model with Multiplier 0 cost nothing. Limits that the host does not report
 // are left out.
 type Model struct {
-	ID               string   `json:"id"`
-	Name             string   `json:"name"`
-	Multiplier       float64  `json:"multiplier"`              // of a request, in premium requests
-	Efforts          []string `json:"efforts"`                 // of reasoning that it knows, lowest first
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	Multiplier float64 `json:"multiplier"` // of a request, in premium requests
+	// of reasoning that it knows, lowest first
+	Efforts          []string `json:"efforts"`
 	DefaultEffort    string   `json:"defaultEffort,omitempty"` // one of Efforts
 	Vision           bool     `json:"vision"`                  // it sees images
 	MaxPromptTokens  int      `json:"maxPromptTokens,omitempty"`
 	MaxContextTokens int      `json:"maxContextTokens,omitempty"`
-	Policy           string   `json:"policy,omitempty"` // enabled, disabled or unconfigured, by the account's owner
+	// enabled, disabled or unconfigured, by the account's owner
+	Policy string `json:"policy,omitempty"`
 }
 
 // Names of the server-sent events of GET /events. A reader gets each state at once, and again after

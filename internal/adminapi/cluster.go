@@ -5,10 +5,11 @@ import "time"
 // Cluster is the answer of GET /cluster: this gateway's view of the gateways that it has joined.
 // Without a cluster, Name is empty and the lists have only this gateway's own items.
 type Cluster struct {
-	Name      string           `json:"name"`            // this gateway's name in the cluster
-	Connected bool             `json:"connected"`       // to NATS
-	Fault     string           `json:"fault,omitempty"` // why others do not see this gateway, or it does not see them
-	Gateways  []ClusterGateway `json:"gateways"`        // the others
+	Name      string `json:"name"`      // this gateway's name in the cluster
+	Connected bool   `json:"connected"` // to NATS
+	// why others do not see this gateway, or it does not see them
+	Fault    string           `json:"fault,omitempty"`
+	Gateways []ClusterGateway `json:"gateways"` // the others
 	// Sessions and Providers are this gateway's own and those that other gateways share with it.
 	Sessions  []Session  `json:"sessions"`
 	Providers []Provider `json:"providers"`

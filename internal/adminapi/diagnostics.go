@@ -63,11 +63,12 @@ type GateNote struct {
 // Rule says which calls a provider, or a user hook, decides about, and how. The members of Match
 // that are left out match any call.
 type Rule struct {
-	Index    int       `json:"index"`  // among the provider's rules, from 0; of user hooks always 0
-	Action   string    `json:"action"` // gate, deny or context
-	Match    RuleMatch `json:"match"`
-	GateID   string    `json:"gateId,omitempty"`
-	FailOpen bool      `json:"failOpen,omitempty"` // of a gate: a call goes on when it does not answer
+	Index  int       `json:"index"`  // among the provider's rules, from 0; of user hooks always 0
+	Action string    `json:"action"` // gate, deny or context
+	Match  RuleMatch `json:"match"`
+	GateID string    `json:"gateId,omitempty"`
+	// of a gate: a call goes on when it does not answer
+	FailOpen bool `json:"failOpen,omitempty"`
 }
 
 // RuleMatch is the condition of a [Rule] on a call.
@@ -115,13 +116,14 @@ type PushBudget struct {
 // Usage answers GET /sessions/{id}/usage: the session's use of models since the gateway has it, in
 // all, by model and by turn. ContextTokens and ContextLimit are 0 if the host does not report them.
 type Usage struct {
-	Session       string       `json:"session"`
-	Total         Sums         `json:"total"`
-	Models        []ModelUsage `json:"models"`        // in order of first use
-	Turns         []TurnUsage  `json:"turns"`         // the last 500, oldest first
-	ContextTokens int64        `json:"contextTokens"` // how much of the model's context the conversation takes
-	ContextLimit  int64        `json:"contextLimit"`
-	Context       Context      `json:"context"` // the same with its parts
+	Session string       `json:"session"`
+	Total   Sums         `json:"total"`
+	Models  []ModelUsage `json:"models"` // in order of first use
+	Turns   []TurnUsage  `json:"turns"`  // the last 500, oldest first
+	// how much of the model's context the conversation takes
+	ContextTokens int64   `json:"contextTokens"`
+	ContextLimit  int64   `json:"contextLimit"`
+	Context       Context `json:"context"` // the same with its parts
 	// ModelCalls are the last 500, oldest first, where the request asks for them.
 	ModelCalls []ModelCall `json:"modelCalls,omitempty"`
 }

@@ -58,10 +58,12 @@ type RuntimeEvent struct {
 // alone, as docs/admin-api.md says under "live": the others are nil, and left out. They are sorted
 // by their JSON names, which is the order on the wire.
 type Callback struct {
-	Name             string      `json:"callback,omitempty"` // onMessage, for example; "" beside a SessionError
-	CompleteContent  *string     `json:"completeContent,omitempty"`
-	Delta            *string     `json:"delta,omitempty"`
-	DurationMs       float64     `json:"durationMs,omitempty"` // of a call, by the host's own clock; 0: not told
+	// onMessage, for example; "" beside a SessionError
+	Name            string  `json:"callback,omitempty"`
+	CompleteContent *string `json:"completeContent,omitempty"`
+	Delta           *string `json:"delta,omitempty"`
+	// of a call, by the host's own clock; 0: not told
+	DurationMs       float64     `json:"durationMs,omitempty"`
 	Error            *ToolError  `json:"error,omitempty"`
 	MessageID        *string     `json:"messageId,omitempty"`
 	ParentToolCallID string      `json:"parentToolCallId,omitempty"`
@@ -103,8 +105,9 @@ type TurnEnd struct {
 // session's buffers. A count of 0 is left out.
 type Gap struct {
 	Timeline uint64 `json:"timeline,omitzero"` // lines of the timeline
-	Live     uint64 `json:"live,omitzero"`     // things that callbacks told: messages, thoughts, calls, prompts
-	Stream   uint64 `json:"stream,omitzero"`   // stored events
+	// things that callbacks told: messages, thoughts, calls, prompts
+	Live   uint64 `json:"live,omitzero"`
+	Stream uint64 `json:"stream,omitzero"` // stored events
 }
 
 // Earlier is the answer to GET /sessions/{id}/earlier: the entries before an event, oldest first.
@@ -125,13 +128,15 @@ type SessionEvent struct {
 // session. At least one of Event and Prompt is required; Metadata is an object. The answer
 // is a [Receipt].
 type Push struct {
-	Provider string          `json:"provider,omitempty"` // the sender; tapctl if left out
-	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
-	Level    string          `json:"level,omitempty"`    // keep, surface or inject; surface if left out
+	Provider string `json:"provider,omitempty"` // the sender; tapctl if left out
+	Stream   string `json:"stream,omitempty"`   // tapctl if left out
+	// keep, surface or inject; surface if left out
+	Level    string          `json:"level,omitempty"`
 	Event    string          `json:"event,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"` // for the session; makes the level inject
 	Metadata json.RawMessage `json:"metadata,omitempty"`
-	Wait     bool            `json:"wait,omitempty"` // answer when the turn that it started has ended
+	// answer when the turn that it started has ended
+	Wait bool `json:"wait,omitempty"`
 }
 
 // Keep is the body of POST /push: an event of level keep. While there is no session it
@@ -148,9 +153,10 @@ type Keep struct {
 // cluster. Its stream must be one that lasts. Event and Prompt are not both empty. The answer is a
 // [Receipt].
 type Broadcast struct {
-	Provider string          `json:"provider,omitempty"` // the sender; tapctl if left out
-	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
-	Level    string          `json:"level,omitempty"`    // keep, surface or inject; surface if left out
+	Provider string `json:"provider,omitempty"` // the sender; tapctl if left out
+	Stream   string `json:"stream,omitempty"`   // tapctl if left out
+	// keep, surface or inject; surface if left out
+	Level    string          `json:"level,omitempty"`
 	Event    string          `json:"event,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`

@@ -89,12 +89,14 @@ const (
 // calls, turns and runs, decisions of gates, outcomes of requests to webhooks, and fates of pushes.
 var (
 	RecordKinds = []string{
-		RecordSession, RecordTurn, RecordCall, RecordGate, RecordPush, RecordSource, RecordGoal, RecordWebhook,
+		RecordSession, RecordTurn, RecordCall, RecordGate, RecordPush, RecordSource, RecordGoal,
+		RecordWebhook,
 		RecordRemote,
 	}
 	RecordOutcomes = []string{
 		OutcomeOK, OutcomeFailed, "allow", "deny", "context", OutcomeRefused, OutcomeIgnored,
-		string(FateStored), string(FateQueued), string(FateDelivered), string(FateSurfaced), string(FateDropped),
+		string(FateStored), string(FateQueued), string(FateDelivered), string(FateSurfaced),
+		string(FateDropped),
 	}
 )
 

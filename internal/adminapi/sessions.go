@@ -9,9 +9,10 @@ import (
 // busy from a prompt until its agent is idle again, and ending while its providers prepare
 // for its end.
 type Session struct {
-	ID         string    `json:"id"`
-	Label      string    `json:"label"`
-	Host       string    `json:"host"` // its kind: copilot, local, or the name that a remote host gave
+	ID    string `json:"id"`
+	Label string `json:"label"`
+	// its kind: copilot, local, or the name that a remote host gave
+	Host       string    `json:"host"`
 	Model      string    `json:"model"`
 	CWD        string    `json:"cwd"`
 	State      string    `json:"state"` // idle, busy or ending
@@ -37,19 +38,22 @@ type Session struct {
 // StartRequest is the body of POST /sessions, which starts a session. The answer is
 // [Started], once the session runs; an error names the field that is wrong.
 type StartRequest struct {
-	Host  string `json:"host,omitempty"`  // copilot if left out
-	CWD   string `json:"cwd"`             // absolute path of a directory
-	Label string `json:"label,omitempty"` // the repository and its branch if left out, else the directory's name
+	Host string `json:"host,omitempty"` // copilot if left out
+	CWD  string `json:"cwd"`            // absolute path of a directory
+	// the repository and its branch if left out, else the directory's name
+	Label string `json:"label,omitempty"`
 	ModelSettings
 }
 
 // ModelSettings choose a session's model and how it is reached. For a field that is left out, a new
 // session uses the host's default, and a resumed session keeps its setting.
 type ModelSettings struct {
-	Model       string `json:"model,omitempty"`       // an id, see [Model]
-	Effort      string `json:"effort,omitempty"`      // of reasoning: low, medium, high, xhigh or max
-	Profile     string `json:"profile,omitempty"`     // of tapgw.toml; the request overrides it
-	ProviderURL string `json:"providerUrl,omitempty"` // a model endpoint of the user's own, http or https
+	Model string `json:"model,omitempty"` // an id, see [Model]
+	// of reasoning: low, medium, high, xhigh or max
+	Effort  string `json:"effort,omitempty"`
+	Profile string `json:"profile,omitempty"` // of tapgw.toml; the request overrides it
+	// a model endpoint of the user's own, http or https
+	ProviderURL string `json:"providerUrl,omitempty"`
 	ProviderKey string `json:"providerKey,omitempty"` // its key; never logged nor stored
 	GitHubToken string `json:"githubToken,omitempty"` // of another account; never logged nor stored
 }
@@ -133,11 +137,12 @@ const (
 // answer is a [Callback] a line and at last a [TurnEnd], or with Detach [Nothing] once the
 // session has accepted the prompt.
 type Query struct {
-	Prompt      string            `json:"prompt"`
-	Mode        string            `json:"mode,omitempty"` // [ModeEnqueue] if left out
-	Detach      bool              `json:"detach,omitempty"`
-	Attachments []Attachment      `json:"attachments,omitempty"` // at most 100
-	Headers     map[string]string `json:"headers,omitempty"`     // of the requests to the model that the prompt makes
+	Prompt      string       `json:"prompt"`
+	Mode        string       `json:"mode,omitempty"` // [ModeEnqueue] if left out
+	Detach      bool         `json:"detach,omitempty"`
+	Attachments []Attachment `json:"attachments,omitempty"` // at most 100
+	// of the requests to the model that the prompt makes
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // Attachment is a file or directory that goes with a [Query]'s prompt, the lines FirstLine
@@ -223,14 +228,16 @@ const (
 // them. Message and Detail have control characters spelled out, so that people see all that
 // they allow.
 type Question struct {
-	ID        string          `json:"id"` // never given twice
-	Session   string          `json:"session"`
-	Kind      string          `json:"kind"`
-	Message   string          `json:"message"`
-	Detail    string          `json:"detail,omitempty"`   // whole: the command, the path, a tool with its arguments
-	Choices   []string        `json:"choices,omitempty"`  // of an input: the answers to choose from
-	Freeform  bool            `json:"freeform,omitempty"` // of an input: an answer that is no choice is allowed
-	Schema    json.RawMessage `json:"schema,omitempty"`   // of a form: the JSON Schema of its content
+	ID      string `json:"id"` // never given twice
+	Session string `json:"session"`
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	// whole: the command, the path, a tool with its arguments
+	Detail  string   `json:"detail,omitempty"`
+	Choices []string `json:"choices,omitempty"` // of an input: the answers to choose from
+	// of an input: an answer that is no choice is allowed
+	Freeform  bool            `json:"freeform,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"` // of a form: the JSON Schema of its content
 	AskedAt   time.Time       `json:"askedAt"`
 	ExpiresAt time.Time       `json:"expiresAt"` // without an answer by then, it is refused
 }
@@ -239,10 +246,12 @@ type Question struct {
 // question's kind. The error is NOT_FOUND, INVALID_STATE for a question that is over, or
 // INVALID_JSON; after INVALID_JSON the question goes on waiting.
 type Answer struct {
-	Question string          `json:"question"` // its id: an answer is for the question that the person saw
-	Decision string          `json:"decision,omitempty"`
-	Text     string          `json:"text,omitempty"`    // of an input; with [DecideDeny] the reason for the model
-	Content  json.RawMessage `json:"content,omitempty"` // of a form: an object
+	// its id: an answer is for the question that the person saw
+	Question string `json:"question"`
+	Decision string `json:"decision,omitempty"`
+	// of an input; with [DecideDeny] the reason for the model
+	Text    string          `json:"text,omitempty"`
+	Content json.RawMessage `json:"content,omitempty"` // of a form: an object
 }
 
 // Tool is a provider's tool in a session, as GET /tools lists them. TimeoutMs is how long a
@@ -329,7 +338,8 @@ type QueuedPrompt struct {
 	Source      string    `json:"source"`                // user, or provider:NAME
 	Attachments []string  `json:"attachments,omitempty"` // their paths
 	QueuedAt    time.Time `json:"queuedAt"`
-	Sent        bool      `json:"sent,omitempty"` // the agent has it, so it can be neither changed nor taken back
+	// the agent has it, so it can be neither changed nor taken back
+	Sent bool `json:"sent,omitempty"`
 }
 
 // EditQueued is the body of PATCH /sessions/{id}/queue/{prompt}. The answer is [Nothing].

@@ -8,9 +8,10 @@ import (
 // Terminal is a Copilot CLI in a terminal that has joined the gateway, as GET /terminals lists
 // them, oldest first.
 type Terminal struct {
-	Session  string    `json:"session"` // a session's id
-	CWD      string    `json:"cwd"`
-	PIDs     []int     `json:"pids"` // of the CLIs that have the session; empty when they are not known
+	Session string `json:"session"` // a session's id
+	CWD     string `json:"cwd"`
+	// of the CLIs that have the session; empty when they are not known
+	PIDs     []int     `json:"pids"`
 	Ways     []string  `json:"ways"` // how it has joined: hooks, mcp, extension, port
 	JoinedAt time.Time `json:"joinedAt"`
 }

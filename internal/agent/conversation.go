@@ -68,8 +68,9 @@ type Conversation struct {
 // Start starts the server and a conversation with all tools. The caller ends it with
 // [Conversation.Close]. The error has an exit code.
 func Start(ctx context.Context, o Options) (_ *Conversation, err error) {
-	v := &Conversation{Options: o, watchDone: make(chan struct{}), checkpoints: o.Workspace.Checkpoints(),
-		model: o.Model, workers: map[string]*worker{}, edits: edits{diffs: map[string]callDiffs{}}}
+	v := &Conversation{Options: o, watchDone: make(chan struct{}),
+		checkpoints: o.Workspace.Checkpoints(), model: o.Model, workers: map[string]*worker{},
+		edits: edits{diffs: map[string]callDiffs{}}}
 	if v.instructions, err = newInstructions(o.Workspace.Dir); err != nil {
 		return nil, err
 	}
@@ -98,9 +99,10 @@ func Start(ctx context.Context, o Options) (_ *Conversation, err error) {
 			v.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	v.Server, err = o.Workspace.StartServer(ctx, langserver.Options{Confirm: v.decide, Gate: v.beforeCall,
-		Instructions: v.instructionText(), NoInstructionFiles: v.leavesOutRules(), TodoList: o.TodoList,
-		MaxRounds: o.MaxRounds})
+	v.Server, err = o.Workspace.StartServer(ctx,
+		langserver.Options{Confirm: v.decide, Gate: v.beforeCall,
+			Instructions: v.instructionText(), NoInstructionFiles: v.leavesOutRules(),
+			TodoList: o.TodoList, MaxRounds: o.MaxRounds})
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +141,8 @@ func (v *Conversation) equip(ctx context.Context, found <-chan struct{}) (err er
 // begin begins the kept conversation at the server.
 func (v *Conversation) begin() {
 	v.instructions.forget()
-	v.Conversation = v.Server.NewConversation(langserver.ConversationOptions{ID: v.kept.id, Mode: v.Mode,
-		Model: v.Model(), Effort: v.Effort, Earlier: v.kept.earlier})
+	v.Conversation = v.Server.NewConversation(langserver.ConversationOptions{ID: v.kept.id,
+		Mode: v.Mode, Model: v.Model(), Effort: v.Effort, Earlier: v.kept.earlier})
 	v.kept.earlier = nil
 }
 
@@ -193,7 +195,9 @@ func (v *Conversation) SetEffort(ctx context.Context, effort string) error {
 	return workspace.ExitError(err)
 }
 
-func (v *Conversation) maxRounds() int { return cmp.Or(v.MaxRounds, v.Workspace.Config().MaxRounds) }
+func (v *Conversation) maxRounds() int {
+	return cmp.Or(v.MaxRounds, v.Workspace.Config().MaxRounds)
+}
 
 // InjectedPrompts returns a channel that gets a value when a provider has injected prompts, which
 // [Conversation.NextInjected] returns; nil without a gateway.
@@ -205,7 +209,9 @@ func (v *Conversation) InjectedPrompts() <-chan struct{} {
 }
 
 // NextInjected removes and returns the next prompt that a provider has injected.
-func (v *Conversation) NextInjected() (p protocol.HostPrompt, ok bool) { return v.session.nextPrompt() }
+func (v *Conversation) NextInjected() (p protocol.HostPrompt, ok bool) {
+	return v.session.nextPrompt()
+}
 
 // Close ends the conversation, its session and the server.
 func (v *Conversation) Close(ctx context.Context) {
@@ -229,7 +235,8 @@ func (v *Conversation) updateTools(ctx context.Context) {
 		return // Start sends them later
 	}
 	if err := v.setTools(ctx); err != nil && ctx.Err() == nil {
-		v.Workspace.Note("lsclient: the language server still has the tools from before the change: %v", err)
+		v.Workspace.Note(
+			"lsclient: the language server still has the tools from before the change: %v", err)
 	}
 }
 
@@ -280,8 +287,9 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 		case n <= named:
 			lines = append(lines, fmt.Sprintf("tools %s: %s", strings.Join(names, ", "), f.Reason))
 		default:
-			lines = append(lines, fmt.Sprintf("tools %s and %d more: %s", strings.Join(names[:named], ", "),
-				n-named, f.Reason))
+			lines = append(lines,
+				fmt.Sprintf("tools %s and %d more: %s", strings.Join(names[:named], ", "),
+					n-named, f.Reason))
 		}
 	}
 	return lines
@@ -314,7 +322,9 @@ func (v *Conversation) tool(t *tools.Tool) langserver.Tool {
 
 // beforeCall asks the gates about a call of our tools, and gives the model the instructions for the
 // files of the call.
-func (v *Conversation) beforeCall(ctx context.Context, call langserver.Invocation) (deny, added string) {
+func (v *Conversation) beforeCall(
+	ctx context.Context, call langserver.Invocation,
+) (deny, added string) {
 	if deny, added = v.gate(ctx, call); deny != "" {
 		return deny, ""
 	}
@@ -351,8 +361,8 @@ func (v *Conversation) decide(ctx context.Context, q langserver.Confirmation) er
 	case q.Kind == langserver.MCPTool:
 		return v.Policy.MCPTool(ctx, q.Server, q.Tool, q.Input)
 	case q.Path != "":
-		return v.Policy.Path(ctx, filepath.Clean(q.Path), protect.Why(q.Path, v.Workspace.Sources()...),
-			q.Kind == langserver.EditFile)
+		return v.Policy.Path(ctx, filepath.Clean(q.Path),
+			protect.Why(q.Path, v.Workspace.Sources()...), q.Kind == langserver.EditFile)
 	}
 	what := fmt.Sprintf("use %s (%s)", q.Tool, q.Message)
 	if len(q.Command) > 0 {

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConfirm(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "lsclient.toml")
-	err := os.WriteFile(config, []byte("[allow]\nmcp = ['files', 'web/get']\noutside = ['/tmp/ok/**']\n"), 0o600)
+	err := os.WriteFile(config,
+		[]byte("[allow]\nmcp = ['files', 'web/get']\noutside = ['/tmp/ok/**']\n"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,19 +37,24 @@ func TestConfirm(t *testing.T) {
 		q  langserver.Confirmation
 		ok bool
 	}{
-		"a tool of ours decides itself": {langserver.Confirmation{Ours: true, Kind: langserver.Terminal}, true},
-		"a server that is listed": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "files",
-			Tool: "read"}, true},
-		"a tool that is listed": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web", Tool: "get"},
+		"a tool of ours decides itself": {langserver.Confirmation{Ours: true,
+			Kind: langserver.Terminal}, true},
+		"a server that is listed": {langserver.Confirmation{Kind: langserver.MCPTool,
+			Server: "files", Tool: "read"}, true},
+		"a tool that is listed": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web",
+			Tool: "get"},
 			true},
-		"another tool of its server": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web",
-			Tool: "post"}, false},
-		"a path that is listed": {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/a"}, true},
-		"a path that climbs out of it": {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/../a"},
+		"another tool of its server": {langserver.Confirmation{Kind: langserver.MCPTool,
+			Server: "web", Tool: "post"}, false},
+		"a path that is listed": {langserver.Confirmation{Kind: langserver.ReadFile,
+			Path: "/tmp/ok/a"}, true},
+		"a path that climbs out of it": {langserver.Confirmation{Kind: langserver.ReadFile,
+			Path: "/tmp/ok/../a"},
 			false},
 		"another path": {langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"},
 			false},
-		"a command of the server's": {langserver.Confirmation{Kind: langserver.Terminal, Command: []string{"ls"}},
+		"a command of the server's": {langserver.Confirmation{Kind: langserver.Terminal,
+			Command: []string{"ls"}},
 			false},
 		"a kind that is not known": {langserver.Confirmation{Kind: "new", Tool: "x"}, false},
 	}
@@ -66,7 +72,9 @@ func TestConfirm(t *testing.T) {
 	err = v.decide(t.Context(), inGit)
 	if err == nil || !strings.Contains(err.Error(), "is protected") ||
 		!strings.Contains(err.Error(), "a person must allow such a write") {
-		t.Errorf("writing to a protected place with --yes: got %v, want that a person must allow it", err)
+		t.Errorf(
+			"writing to a protected place with --yes: got %v, want that a person must allow it",
+			err)
 	}
 	if err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile,
 		Path: "/tmp/ok/.git/config"}); err != nil {
@@ -99,8 +107,9 @@ func (p *person) Ask(_ context.Context, q consent.Question) (a consent.Answer, _
 // Tools that are left out for the same reason share a line.
 func TestLeftOut(t *testing.T) {
 	got := leftOut([]langserver.Fault{{Tool: "a", Reason: "too many"}, {Tool: "x", Reason: "bad"},
-		{Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"}, {Tool: "d", Reason: "too many"},
-		{Tool: "y", Reason: "worse"}, {Tool: "z", Reason: "worse"}})
+		{Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"},
+		{Tool: "d", Reason: "too many"}, {Tool: "y", Reason: "worse"},
+		{Tool: "z", Reason: "worse"}})
 	want := []string{"tools a, b, c, d: too many", `tool "x": bad`, "tools y, z: worse"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -109,7 +118,8 @@ func TestLeftOut(t *testing.T) {
 	for i := range 12 {
 		many = append(many, langserver.Fault{Tool: fmt.Sprint(i), Reason: "too many"})
 	}
-	if got, want := leftOut(many), "tools 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more: too many"; got[0] != want {
+	if got, want := leftOut(
+		many), "tools 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more: too many"; got[0] != want {
 		t.Errorf("%q, want %q", got[0], want)
 	}
 }

@@ -81,7 +81,8 @@ func undoNote(verb string, names []string) string {
 		names, more = names[:most], fmt.Sprintf(" and %d more", n-most)
 	}
 	return fmt.Sprintf(
-		"(I have %s edits of yours. Read these files again before you rely on what they hold: %s%s.)",
+		"(I have %s edits of yours. Read these files again before you rely on what "+
+			"they hold: %s%s.)",
 		verb,
 		visible.Line(strings.Join(names, ", ")),
 		more,
@@ -128,7 +129,9 @@ func (v *Conversation) tell(verb string, out checkpoint.Outcome, err error) {
 }
 
 // edit is the [tools.Env.Edit] of a conversation's tools.
-func (v *Conversation) edit(ctx context.Context, list []tools.FileEdit) (done func(error), err error) {
+func (v *Conversation) edit(
+	ctx context.Context, list []tools.FileEdit,
+) (done func(error), err error) {
 	call, _ := ctx.Value(callKey{}).(langserver.Invocation)
 	diffs, changes := compare(list)
 	asked, err := v.Policy.Edit(ctx, v.Workspace.Dir, list, diffs)

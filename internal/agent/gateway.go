@@ -50,7 +50,8 @@ var aliases = map[string][]string{
 	"shell": {"run_in_terminal", "run_tests"},
 	"edit": {"insert_edit_into_file", "create_file", "create_directory", "replace_string_in_file",
 		"multi_replace_string", "apply_patch"},
-	"read": {"read_file", "list_dir", "file_search", "grep_search", "find_test_files", "get_doc_info"},
+	"read": {"read_file", "list_dir", "file_search", "grep_search", "find_test_files",
+		"get_doc_info"},
 }
 
 // gatewaySession is a conversation as a session of a gateway.
@@ -86,7 +87,10 @@ func ChooseGateway(w *workspace.Workspace, flag string, isSet bool) (Gateway, er
 	case strings.Contains(flag, "://"):
 		g.Use, g.Find.URL = configs.GatewayOn, flag
 	default:
-		return g, cli.Usage("flag --gateway: %q is none of auto, on, off and a URL like ws://127.0.0.1:9400", flag)
+		return g,
+			cli.Usage(
+				"flag --gateway: %q is none of auto, on, off and a URL like ws://127.0.0.1:9400",
+				flag)
 	}
 	return g, nil
 }
@@ -121,7 +125,9 @@ func (v *Conversation) join(ctx context.Context, id, label string) (*gatewaySess
 }
 
 // register makes a conversation a session of a gateway.
-func (v *Conversation) register(ctx context.Context, find client.Options, id, label string) (*gatewaySession, error) {
+func (v *Conversation) register(
+	ctx context.Context, find client.Options, id, label string,
+) (*gatewaySession, error) {
 	g := &gatewaySession{v: v, promptReady: make(chan struct{}, 1)}
 	o := client.HostOptions{
 		Name: "lsclient", Version: cli.Version(), Aliases: aliases,
@@ -143,7 +149,8 @@ func (v *Conversation) register(ctx context.Context, find client.Options, id, la
 		},
 	}
 	session, err := client.Host(ctx, find, o)
-	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && e.Code == jsonrpc2.CodeInvalidParams && v.kept.resumed {
+	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && e.Code == jsonrpc2.CodeInvalidParams &&
+		v.kept.resumed {
 		o.ID = rand.Text() // the conversation's earlier session has not ended yet
 		session, err = client.Host(ctx, find, o)
 	}
@@ -188,7 +195,8 @@ func (g *gatewaySession) tools(beside []langserver.Tool) []langserver.Tool {
 			Call: func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
 				s := g.v.workerOf(call.ConversationID).session
 				if s == nil {
-					return langserver.FailedWith(fmt.Errorf("this conversation has no tool %s", call.Tool))
+					return langserver.FailedWith(fmt.Errorf("this conversation has no tool %s",
+						call.Tool))
 				}
 				return s.callTool(ctx, call)
 			},
@@ -198,7 +206,9 @@ func (g *gatewaySession) tools(beside []langserver.Tool) []langserver.Tool {
 }
 
 // callTool calls a provider's tool.
-func (g *gatewaySession) callTool(ctx context.Context, call langserver.Invocation) langserver.Outcome {
+func (g *gatewaySession) callTool(
+	ctx context.Context, call langserver.Invocation,
+) langserver.Outcome {
 	r, err := g.CallTool(ctx, rand.Text(), call.Tool, call.Input)
 	switch {
 	case err != nil:
@@ -216,7 +226,9 @@ func (g *gatewaySession) callTool(ctx context.Context, call langserver.Invocatio
 }
 
 // gate asks the providers' rules and gates. If that fails, the call is denied.
-func (g *gatewaySession) gate(ctx context.Context, tool string, args json.RawMessage) (deny, added string) {
+func (g *gatewaySession) gate(
+	ctx context.Context, tool string, args json.RawMessage,
+) (deny, added string) {
 	d, err := g.PreToolUse(ctx, tool, args)
 	switch {
 	case errors.Is(err, client.ErrSessionEnded):
@@ -283,7 +295,8 @@ func (g *gatewaySession) interrupt(reason string) {
 // runTurn runs a turn as a turn of the gateway's session: the session is busy, can be interrupted,
 // and providers add to the prompt.
 func (g *gatewaySession) runTurn(ctx context.Context, prompt, source string,
-	turn func(ctx context.Context, prompt string) (langserver.Turn, error)) (langserver.Turn, error) {
+	turn func(ctx context.Context, prompt string) (langserver.Turn, error)) (langserver.Turn,
+	error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	g.mu.Lock()

@@ -24,7 +24,8 @@ type instructionSet struct {
 
 	mu       sync.Mutex // guards the fields that follow
 	reported []instructions.LeftOut
-	given    map[string]bool // texts of directories below the workspace that the model of a conversation has
+	// texts of directories below the workspace that the model of a conversation has
+	given map[string]bool
 }
 
 // newInstructions finds out whether the workspace's files count.
@@ -40,10 +41,11 @@ func newInstructions(workspace string) (*instructionSet, error) {
 	case ok:
 		s.root = root
 	case root != "":
-		s.untrusted = "files of the project have changed since you trusted it: run " + configs.TrustCommand(root) +
-			", which shows how"
+		s.untrusted = "files of the project have changed since you trusted it: run " +
+			configs.TrustCommand(root) + ", which shows how"
 	default:
-		s.untrusted = "this directory is not trusted yet; trust it with: " + configs.TrustCommand(workspace)
+		s.untrusted = "this directory is not trusted yet; trust it with: " +
+			configs.TrustCommand(workspace)
 	}
 	return s, nil
 }
@@ -67,7 +69,8 @@ func (s *instructionSet) read() (files []instructions.File, left []instructions.
 		for _, l := range leftOut {
 			names = append(names, l.Path)
 		}
-		left = append(left, instructions.LeftOut{Path: strings.Join(names, ", "), Reason: s.untrusted})
+		left = append(left, instructions.LeftOut{Path: strings.Join(names, ", "),
+			Reason: s.untrusted})
 	}
 	return files, left
 }
@@ -92,7 +95,8 @@ func (v *Conversation) instructionText() string {
 		if filepath.IsAbs(f.Path) {
 			whose = "the user"
 		}
-		parts = append(parts, fmt.Sprintf("Instructions of %s, from %s:\n\n%s", whose, visible.Line(f.Path), f.Text))
+		parts = append(parts, fmt.Sprintf("Instructions of %s, from %s:\n\n%s", whose,
+			visible.Line(f.Path), f.Text))
 	}
 	return strings.Join(parts, "\n\n")
 }
@@ -117,7 +121,8 @@ func (v *Conversation) reportLeftOut(left []instructions.LeftOut) {
 	for _, l := range left {
 		if !slices.Contains(s.reported, l) {
 			s.reported = append(s.reported, l)
-			v.Workspace.Note("lsclient: %s: left out: %s", cli.OneLine(l.Path), cli.OneLine(l.Reason))
+			v.Workspace.Note("lsclient: %s: left out: %s", cli.OneLine(l.Path),
+				cli.OneLine(l.Reason))
 		}
 	}
 }
@@ -133,7 +138,8 @@ func (v *Conversation) nestedInstructions(call langserver.Invocation) string {
 	for _, name := range pathsIn(call.Input) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(s.workspace, name)
-		} else if rel, err := filepath.Rel(v.Workspace.Dir, name); err == nil && filepath.IsLocal(rel) {
+		} else if rel, err := filepath.Rel(v.Workspace.Dir, name); err == nil &&
+			filepath.IsLocal(rel) {
 			name = filepath.Join(s.workspace, rel)
 		}
 		files, left := instructions.Below(s.root, s.workspace, name)
@@ -144,8 +150,9 @@ func (v *Conversation) nestedInstructions(call langserver.Invocation) string {
 				s.given[key] = true
 				parts = append(
 					parts,
-					fmt.Sprintf("Instructions of the project for the files in its directory, from %s:"+
-						"\n\n%s", visible.Line(f.Path), f.Text),
+					fmt.Sprintf(
+						"Instructions of the project for the files in its directory, from %s:"+
+							"\n\n%s", visible.Line(f.Path), f.Text),
 				)
 			}
 		}
@@ -176,10 +183,12 @@ func InstructionFiles(dir string) (read, leftOut []string, err error) {
 	case why != "":
 		leftOut = append(leftOut, instructions.RulesDir+": "+why)
 	case len(rules) > 0:
-		read = append(read, fmt.Sprintf("%s (%s)", instructions.RulesDir, visible.Count(len(rules), "file")))
+		read = append(read, fmt.Sprintf("%s (%s)", instructions.RulesDir,
+			visible.Count(len(rules), "file")))
 	}
 	if nested := instructions.Nested(s.root, s.workspace); len(nested) > 0 {
-		read = append(read, "with the first call about a file beside them "+strings.Join(nested, ", "))
+		read = append(read, "with the first call about a file beside them "+strings.Join(nested,
+			", "))
 	}
 	return read, leftOut, nil
 }
@@ -216,7 +225,8 @@ func pathsIn(input json.RawMessage) (paths []string) {
 		case map[string]any:
 			for _, key := range slices.Sorted(maps.Keys(value)) {
 				name := strings.ToLower(key)
-				walk(value[key], strings.HasSuffix(name, "path") || strings.HasSuffix(name, "paths"))
+				walk(value[key], strings.HasSuffix(name, "path") ||
+					strings.HasSuffix(name, "paths"))
 			}
 		}
 	}

@@ -21,7 +21,8 @@ func TestPathsIn(t *testing.T) {
 		`{"path":{"deep":["a"]}}`:                                   nil,
 		`{"path":5}`:                                                nil,
 		`no JSON`:                                                   nil,
-		`{"paths":[` + strings.Repeat(`"a",`, 2*maxPaths) + `"last"]}`: slices.Repeat([]string{"a"}, maxPaths),
+		`{"paths":[` + strings.Repeat(`"a",`, 2*maxPaths) + `"last"]}`: slices.Repeat([]string{"a"},
+			maxPaths),
 	} {
 		if got := pathsIn(json.RawMessage(input)); !slices.Equal(got, want) {
 			t.Errorf("%.60s: got %q, want %q", input, got, want)
@@ -29,7 +30,8 @@ func TestPathsIn(t *testing.T) {
 	}
 }
 
-// The instructions of a directory come once in a conversation, also through a workspace that is a symbolic link.
+// The instructions of a directory come once in a conversation, also through a workspace that is a
+// symbolic link.
 func TestNestedInstructionsComeOnce(t *testing.T) {
 	real := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(real, "sub", "deep"), 0o755); err != nil {
@@ -46,7 +48,8 @@ func TestNestedInstructionsComeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := &Conversation{
-		Options:      Options{Workspace: &workspace.Workspace{Options: workspace.Options{Dir: link, Note: t.Logf}}},
+		Options: Options{Workspace: &workspace.Workspace{Options: workspace.Options{Dir: link,
+			Note: t.Logf}}},
 		instructions: &instructionSet{workspace: real, root: real, given: map[string]bool{}},
 	}
 	call := func(path string) string {
@@ -73,7 +76,8 @@ func TestNestedInstructionsComeOnce(t *testing.T) {
 			}
 		}
 	}
-	other := langserver.Invocation{ConversationID: "other", Input: json.RawMessage(`{"path":"sub/x.go"}`)}
+	other := langserver.Invocation{ConversationID: "other",
+		Input: json.RawMessage(`{"path":"sub/x.go"}`)}
 	if got := v.nestedInstructions(other); !strings.Contains(got, "of sub") {
 		t.Errorf("in another conversation: got %q, want it again", got)
 	}

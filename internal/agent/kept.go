@@ -34,7 +34,8 @@ func FindKept(word string) (string, error) {
 func LatestKept(dir string) (string, error) {
 	id, err := Kept().Latest(dir)
 	if err == nil && id == "" {
-		err = cli.NotFound("there is no conversation of %s yet; lsclient conversations lists all", dir)
+		err = cli.NotFound("there is no conversation of %s yet; lsclient conversations lists all",
+			dir)
 	}
 	return id, err
 }
@@ -89,7 +90,8 @@ func (v *Conversation) newKept() *kept {
 		return k
 	}
 	k.writer = w
-	if err := Kept().Prune(conversations.Retention{Days: config.Days, Count: config.Keep}); err != nil {
+	if err := Kept().Prune(conversations.Retention{Days: config.Days,
+		Count: config.Keep}); err != nil {
 		k.note("lsclient: old conversations stay: %v", err)
 	}
 	return k
@@ -110,8 +112,9 @@ func (v *Conversation) openKept(id string) (*kept, error) {
 	}
 	if read.Workspace != v.Workspace.Dir && !v.Elsewhere {
 		k.writer.Close()
-		return nil, cli.Usage("conversation %s is about %s; go on there with -w %[2]s, or here with -w .", id,
-			cli.OneLine(read.Workspace))
+		return nil,
+			cli.Usage("conversation %s is about %s; go on there with -w %[2]s, or here with -w .",
+				id, cli.OneLine(read.Workspace))
 	}
 	k.turns, k.earlier = len(read.Turns), earlierTurns(read.Turns)
 	k.last = slices.Clone(read.Turns[max(0, k.turns-shownTurns):])
@@ -131,8 +134,8 @@ func (k *kept) event(e langserver.Event) {
 			k.check(k.writer.Flush())
 			return
 		}
-		k.check(k.writer.Tool(conversations.Tool{Name: e.Name, State: string(e.State), Input: e.Input,
-			Result: e.Result, Error: e.Error}))
+		k.check(k.writer.Tool(conversations.Tool{Name: e.Name, State: string(e.State),
+			Input: e.Input, Result: e.Result, Error: e.Error}))
 	}
 }
 
@@ -180,7 +183,8 @@ func earlierTurns(kept []conversations.Turn) (turns []langserver.EarlierTurn) {
 		if i < len(kept)-turnsWithResults {
 			most = 0
 		}
-		turns = append(turns, langserver.EarlierTurn{Prompt: t.Prompt, Answer: earlierAnswer(t, most)})
+		turns = append(turns, langserver.EarlierTurn{Prompt: t.Prompt,
+			Answer: earlierAnswer(t, most)})
 	}
 	return turns
 }
@@ -195,7 +199,8 @@ func earlierAnswer(t conversations.Turn, most int) string {
 		}
 		call := *s.Tool
 		if len(call.Input) > maxEarlierInput {
-			call.Input, _ = json.Marshal(visible.Ends(string(call.Input), maxEarlierInput, maxEarlierInput))
+			call.Input, _ = json.Marshal(visible.Ends(string(call.Input), maxEarlierInput,
+				maxEarlierInput))
 		}
 		call.Result, call.Error = earlierResult(call.Result, most), earlierResult(call.Error, most)
 		if line, err := json.Marshal(call); err == nil {
@@ -204,7 +209,8 @@ func earlierAnswer(t conversations.Turn, most int) string {
 	}
 	if calls.Len() > 0 {
 		answer.WriteString(
-			"<earlier_tool_calls>\nThe tools that ran in this turn, long results shortened or left out:\n" +
+			"<earlier_tool_calls>\nThe tools that ran in this turn, long results shortened " +
+				"or left out:\n" +
 				calls.String() + "</earlier_tool_calls>\n\n",
 		)
 	}

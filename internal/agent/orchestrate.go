@@ -28,8 +28,9 @@ const maxResult = 20_000
 
 // defaultRoles are the roles without any in lsclient.toml.
 var defaultRoles = map[string]configs.Role{
-	"researcher": {Description: "finds things out and changes nothing", Tools: []string{"read", "web"}},
-	"coder":      {Description: "changes files and runs commands"},
+	"researcher": {Description: "finds things out and changes nothing",
+		Tools: []string{"read", "web"}},
+	"coder": {Description: "changes files and runs commands"},
 	"reviewer": {Description: "checks the changes of others and changes nothing",
 		Tools: []string{"read", "run_tests"}},
 }
@@ -55,8 +56,8 @@ func (v *Conversation) Orchestrate(ctx context.Context, goal string, limit int) 
 		o.roles = defaultRoles
 	}
 	// The conversation plans and sums up as a worker that may only read.
-	chief := &worker{Conversation: v.Conversation, name: "plan", role: configs.Role{Tools: []string{"read"}},
-		session: v.session}
+	chief := &worker{Conversation: v.Conversation, name: "plan",
+		role: configs.Role{Tools: []string{"read"}}, session: v.session}
 	v.addWorker(chief)
 	v.Show(Working{"planning"})
 	tasks, result, err := o.plan(ctx, chief)
@@ -93,7 +94,9 @@ func (o *orchestration) began(name string) (ended func()) {
 }
 
 // plan asks the model for the tasks. If its plan can't be used, one worker has the whole goal.
-func (o *orchestration) plan(ctx context.Context, chief *worker) ([]orchestrate.Task, langserver.Turn, error) {
+func (o *orchestration) plan(
+	ctx context.Context, chief *worker,
+) ([]orchestrate.Task, langserver.Turn, error) {
 	names := slices.Sorted(maps.Keys(o.roles))
 	result, err := o.turn(ctx, chief, o.planPrompt(names), "")
 	if err != nil {
@@ -128,7 +131,8 @@ Answer with a JSON array and nothing else. Each element is {"role": "...", "task
 }
 
 // work runs a task in a conversation of its own and returns the worker's answer.
-func (o *orchestration) work(ctx context.Context, t orchestrate.Task, needs []orchestrate.Result) (text string,
+func (o *orchestration) work(ctx context.Context, t orchestrate.Task,
+	needs []orchestrate.Result) (text string,
 	err error) {
 	defer o.began(t.Name)()
 	o.Show(WorkerBegan{t.Name, t.Text})
@@ -157,18 +161,20 @@ func (o *orchestration) taskPrompt(t orchestrate.Task, needs []orchestrate.Resul
 	role := o.roles[t.Role]
 	var b strings.Builder
 	fmt.Fprintf(&b, "Several agents work on this goal at the same time:\n\n%s\n\n", o.goal)
-	fmt.Fprintf(&b, "You are the agent %q, which %s. Do this task of it and no other:\n\n%s\n", t.Name,
-		role.Description, t.Text)
+	fmt.Fprintf(&b, "You are the agent %q, which %s. Do this task of it and no other:\n\n%s\n",
+		t.Name, role.Description, t.Text)
 	if role.Instructions != "" {
 		fmt.Fprintf(&b, "\n%s\n", role.Instructions)
 	}
 	if len(role.Tools) > 0 {
-		fmt.Fprintf(&b, "\nYou may only use these tools, or kinds of tools: %s.\n", strings.Join(role.Tools, ", "))
+		fmt.Fprintf(&b, "\nYou may only use these tools, or kinds of tools: %s.\n",
+			strings.Join(role.Tools, ", "))
 	}
 	if len(needs) > 0 {
 		b.WriteString("\nThe tasks before yours had these results:\n" + resultLines(needs))
 	}
-	b.WriteString("\nEnd with a short report for the other agents: what you found out or changed, and where.")
+	b.WriteString(
+		"\nEnd with a short report for the other agents: what you found out or changed, and where.")
 	return b.String()
 }
 
@@ -182,7 +188,8 @@ func resultLines(results []orchestrate.Result) string {
 			Task   string `json:"task"`
 			Result string `json:"result,omitempty"`
 			Error  string `json:"error,omitempty"`
-		}{Worker: r.Task.Name, Task: r.Task.Text, Result: visible.Ends(r.Text, maxResult, maxResult)}
+		}{Worker: r.Task.Name, Task: r.Task.Text,
+			Result: visible.Ends(r.Text, maxResult, maxResult)}
 		if r.Err != nil {
 			line.Error = cli.AsError(r.Err).Message
 		}
@@ -197,8 +204,9 @@ func resultLines(results []orchestrate.Result) string {
 // sumUp runs the turn in which the model sums up. Its error names the workers that failed.
 func (o *orchestration) sumUp(ctx context.Context, results []orchestrate.Result) error {
 	if ctx.Err() != nil {
-		return o.end(langserver.Turn{}, workspace.ExitError(fmt.Errorf("%w: %w", langserver.ErrCancelled,
-			context.Cause(ctx))))
+		return o.end(langserver.Turn{},
+			workspace.ExitError(fmt.Errorf("%w: %w", langserver.ErrCancelled,
+				context.Cause(ctx))))
 	}
 	var failed []string
 	for _, r := range results {
@@ -211,7 +219,8 @@ func (o *orchestration) sumUp(ctx context.Context, results []orchestrate.Result)
 		}
 	}
 	prompt := "The agents have ended. These are their results:\n" + resultLines(results) +
-		"\nSum up for the person who set the goal, in short: what was found out and changed, what failed and why, " +
+		"\nSum up for the person who set the goal, in short: what was found out and changed, " +
+		"what failed and why, " +
 		"and what is left to do."
 	result, err := o.turn(ctx, &o.worker, prompt, "")
 	if err == nil && len(failed) > 0 {
@@ -306,5 +315,6 @@ func (v *Conversation) denies(id, tool string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s is not a tool of this role, which has: %s", tool, strings.Join(w.role.Tools, ", "))
+	return fmt.Sprintf("%s is not a tool of this role, which has: %s", tool,
+		strings.Join(w.role.Tools, ", "))
 }

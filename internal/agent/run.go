@@ -52,7 +52,8 @@ func (r *run) first(ctx context.Context, prompt string) error {
 			break
 		}
 		if attempt == r.Retries {
-			err = &cli.Error{Exit: cli.ExitFailed, Code: "SCHEMA", Message: fault.Error(), Err: fault}
+			err = &cli.Error{Exit: cli.ExitFailed, Code: "SCHEMA", Message: fault.Error(),
+				Err: fault}
 			break
 		}
 		r.v.Show(Rejected{fault})
@@ -119,7 +120,9 @@ func (v *Conversation) end(result langserver.Turn, err error) error {
 }
 
 // turn runs a turn of the conversation itself, and keeps it. The events name the worker w.
-func (v *Conversation) turn(ctx context.Context, w *worker, prompt, source string) (langserver.Turn, error) {
+func (v *Conversation) turn(
+	ctx context.Context, w *worker, prompt, source string,
+) (langserver.Turn, error) {
 	if err := v.Server.SetInstructions(v.instructionText()); err != nil {
 		return langserver.Turn{}, workspace.ExitError(err)
 	}

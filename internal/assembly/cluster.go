@@ -27,9 +27,12 @@ func (p *Process) joinCluster(c configs.Cluster, home string) error {
 	}
 	persist := server.Persist{Dir: filepath.Join(home, "providers")}
 	joined, err := cluster.Join(cluster.Options{
-		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
-		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.GatewaysAPI(),
-		Record: p.records.Record, Keeper: p.keeper, StateFile: p.state.KeptEvents(), Flush: p.records.Flush,
+		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share,
+		Admit:      admit,
+		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control,
+		API:    p.server.GatewaysAPI(),
+		Record: p.records.Record, Keeper: p.keeper, StateFile: p.state.KeptEvents(),
+		Flush:   p.records.Flush,
 		Changed: p.supervisor.ElsewhereChanged,
 	}, natsServer(c))
 	if err != nil {
@@ -54,8 +57,8 @@ func (p *Process) sessionsElsewhere(provider string) []adminapi.Session {
 }
 
 func natsServer(c configs.Cluster) cluster.Server {
-	return cluster.Server{URLs: c.URLs, Credentials: c.Credentials, NKey: c.NKey, CA: c.TLSCA, Cert: c.TLSCert,
-		Key: c.TLSKey}
+	return cluster.Server{URLs: c.URLs, Credentials: c.Credentials, NKey: c.NKey, CA: c.TLSCA,
+		Cert: c.TLSCert, Key: c.TLSKey}
 }
 
 // leaveCluster leaves the cluster, if the gateway has joined one.
@@ -65,7 +68,8 @@ func (p *Process) leaveCluster() {
 	}
 }
 
-// clusterOf is the cluster for the server. The gateway joins it, and sets Joined, before it listens.
+// clusterOf is the cluster for the server. The gateway joins it, and sets Joined, before it
+// listens.
 type clusterOf struct{ *cluster.Joined }
 
 // Connect implements [server.Cluster].
@@ -80,10 +84,13 @@ func (c *clusterOf) Providers() []adminapi.Provider { return c.Abroad() }
 // as a finished check.
 func CheckCluster(ctx context.Context, c configs.Cluster) (checks []cli.Check) {
 	add := func(name string, r cli.Result) {
-		checks = append(checks, cli.Check{Name: name, Run: func(context.Context) cli.Result { return r }})
+		checks = append(checks, cli.Check{Name: name, Run: func(context.Context) cli.Result {
+			return r
+		}})
 	}
 	for _, f := range cluster.Check(ctx, cluster.CheckOptions{
-		Name: c.Name, Admit: slices.Sorted(maps.Keys(c.Admit)), Server: natsServer(c), Keeps: len(c.Keep.Streams) > 0,
+		Name: c.Name, Admit: slices.Sorted(maps.Keys(c.Admit)), Server: natsServer(c),
+		Keeps: len(c.Keep.Streams) > 0,
 	}) {
 		add(f.Check, cli.Result{Status: cli.Status(f.Status), Detail: f.Detail, Cure: f.Cure})
 	}
@@ -94,7 +101,8 @@ func CheckCluster(ctx context.Context, c configs.Cluster) (checks []cli.Check) {
 func describeShare(c configs.Cluster) cli.Result {
 	switch {
 	case len(c.Admit) == 0:
-		return cli.Warn("write the others' names and trust into [cluster.admit]", "no gateway is admitted")
+		return cli.Warn("write the others' names and trust into [cluster.admit]",
+			"no gateway is admitted")
 	case len(c.Share) == 0:
 		return cli.Warn(`write globs into share, such as share = ["*"]`,
 			"nothing is shared: admitted gateways see no session and no provider of this one")

@@ -24,7 +24,8 @@ func goroutines() map[string]string {
 			if strings.HasPrefix(line, "created by ") {
 				break
 			}
-			if i := strings.LastIndex(line, "("); i > 0 && line[0] != '\t' && !strings.HasPrefix(line, "sync.") {
+			if i := strings.LastIndex(line, "("); i > 0 && line[0] != '\t' &&
+				!strings.HasPrefix(line, "sync.") {
 				functions[id] = line[:i]
 			}
 		}
@@ -32,7 +33,8 @@ func goroutines() map[string]string {
 	return functions
 }
 
-// TestIdleGateway shows that a gateway runs and writes nothing for what nobody uses: MCP, sessions, traces, the page.
+// TestIdleGateway shows that a gateway runs and writes nothing for what nobody uses: MCP, sessions,
+// traces, the page.
 func TestIdleGateway(t *testing.T) { // not parallel: it counts the goroutines of the process
 	home := t.TempDir()
 	config := configs.Default()
@@ -55,10 +57,12 @@ func TestIdleGateway(t *testing.T) { // not parallel: it counts the goroutines o
 		"tapgw/internal/watch.(*watcher).update.func1",
 	}
 	var got []string
-	for end := time.Now().Add(patience); !slices.Equal(got, want) && time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(patience); !slices.Equal(got, want) &&
+		time.Now().Before(end); runtime.Gosched() {
 		got = got[:0]
 		for id, function := range goroutines() {
-			if before[id] == "" && !strings.HasPrefix(function, "github.com/fsnotify/") { // other systems have others
+			// other systems have others
+			if before[id] == "" && !strings.HasPrefix(function, "github.com/fsnotify/") {
 				got = append(got, function)
 			}
 		}
@@ -66,10 +70,12 @@ func TestIdleGateway(t *testing.T) { // not parallel: it counts the goroutines o
 		got = slices.Compact(got)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("goroutines of an idle gateway:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("goroutines of an idle gateway:\n%s\nwant:\n%s", strings.Join(got, "\n"),
+			strings.Join(want, "\n"))
 	}
 	wantFiles := []string{
-		"extensions/tap/.admin-token", "extensions/tap/.provider-token", "extensions/tap/gateway.json",
+		"extensions/tap/.admin-token", "extensions/tap/.provider-token",
+		"extensions/tap/gateway.json",
 		"extensions/tap/gateway.lock",
 	}
 	var files []string

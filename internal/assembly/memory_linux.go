@@ -69,7 +69,8 @@ func unwritten(smaps, file string) []mapping {
 		default:
 			if first, last, ok := strings.Cut(f[0], "-"); ok {
 				m = mapping{start: address(first), end: address(last)}
-				isUnwritten = strings.HasPrefix(f[1], "r-") && strings.HasSuffix(line, " "+file+"\n")
+				isUnwritten = strings.HasPrefix(f[1], "r-") &&
+					strings.HasSuffix(line, " "+file+"\n")
 			}
 		}
 	}

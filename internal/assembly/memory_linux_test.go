@@ -83,11 +83,13 @@ func TestReleaseProgram(t *testing.T) {
 	releaseProgram(0)
 	const least = 1 << 10 // KiB; a quarter of what goes in the smallest of the tests' programs
 	if got := residentProgram(t); got > before-least {
-		t.Errorf("%d KiB of the program are resident, %d before: want at least %d less", got, before, least)
+		t.Errorf("%d KiB of the program are resident, %d before: want at least %d less", got,
+			before, least)
 	}
 }
 
-// A gateway that has work from its start on is never at rest, and does not keep what only the start needed.
+// A gateway that has work from its start on is never at rest, and does not keep what only the start
+// needed.
 func TestReleaseProgramAfterStart(t *testing.T) {
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -98,7 +100,8 @@ func TestReleaseProgramAfterStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range unwritten(string(smaps), self) {
-		_, _, errno := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_POPULATE_READ)
+		_, _, errno := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start,
+			unix.MADV_POPULATE_READ)
 		if errno == unix.EINVAL {
 			t.Fatal("this kernel can't load a program at once: use Linux 5.14 or newer")
 		}
@@ -114,7 +117,8 @@ func TestReleaseProgramAfterStart(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := residentProgram(t); got > before/2 {
-			t.Errorf("%d KiB of the program are resident, %d before: want at most half", got, before)
+			t.Errorf("%d KiB of the program are resident, %d before: want at most half", got,
+				before)
 		}
 	})
 }

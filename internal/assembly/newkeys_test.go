@@ -27,9 +27,11 @@ func (still) Close(context.Context, string) error                           { re
 // are such sessions, in the status.
 func TestEditsForNewSessionsSaySo(t *testing.T) {
 	var log bytes.Buffer
-	p := &Process{log: slog.New(slog.NewTextHandler(&log, nil)), gateway: gateway.New(gateway.Options{})}
+	p := &Process{log: slog.New(slog.NewTextHandler(&log, nil)),
+		gateway: gateway.New(gateway.Options{})}
 	start := func(kind string) *gateway.Session {
-		s, err := p.gateway.Register(gateway.SessionSpec{CWD: "/c"}, gateway.HostInfo{Kind: kind}, still{})
+		s, err := p.gateway.Register(gateway.SessionSpec{CWD: "/c"}, gateway.HostInfo{Kind: kind},
+			still{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -122,7 +122,8 @@ func (a *attachedPorts) change(edit func() bool) {
 		err = proc.WritePrivate(a.path, append(data, '\n'))
 	}
 	if err != nil {
-		a.log.Warn("after a restart, attached terminals must be attached again by hand", "error", err)
+		a.log.Warn("after a restart, attached terminals must be attached again by hand", "error",
+			err)
 	}
 }
 
@@ -144,9 +145,12 @@ func (a *attachedPorts) restore(attach func(context.Context, attachedPort) error
 		err = json.Unmarshal(data, &list)
 	}
 	if err != nil {
-		a.log.Warn("attached terminals must be attached again: tapctl attach auto", "file", a.path, "error", err)
+		a.log.Warn("attached terminals must be attached again: tapctl attach auto", "file", a.path,
+			"error", err)
 	}
-	list = slices.DeleteFunc(list, func(p attachedPort) bool { return p.Process.PID == 0 || !p.Process.Alive() })
+	list = slices.DeleteFunc(list, func(p attachedPort) bool {
+		return p.Process.PID == 0 || !p.Process.Alive()
+	})
 	a.change(func() bool {
 		a.list = slices.Clone(list)
 		return true

@@ -40,7 +40,8 @@ func ownID(t *testing.T) proc.ID {
 	return self
 }
 
-// The next gateway attaches the ports whose terminals live, with the names of the tools that they have had.
+// The next gateway attaches the ports whose terminals live, with the names of the tools that they
+// have had.
 func TestAttachedPortsComeBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "attached.json")
 	self := ownID(t)
@@ -61,8 +62,10 @@ func TestAttachedPortsComeBack(t *testing.T) {
 	first.gave(7001, []gateway.Tool{{Name: "greet"}})
 	first.gave(7001, []gateway.Tool{{Name: "greet"}, {Name: "part"}})
 	first.remove(7003)
-	if noted, isNew := first.add(attachedPort{Port: 7001, Process: self}); isNew || len(noted.Tools) != 2 {
-		t.Errorf("the port that is attached is %+v, new: %v; want that of before with its tools", noted, isNew)
+	if noted, isNew := first.add(attachedPort{Port: 7001, Process: self}); isNew ||
+		len(noted.Tools) != 2 {
+		t.Errorf("the port that is attached is %+v, new: %v; want that of before with its tools",
+			noted, isNew)
 	}
 	first.close()
 	first.remove(7001) // its sessions end with the gateway

@@ -151,7 +151,8 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 // open makes the gateway listen and writes its files. The caller holds the lock.
 func (p *Process) open(o Options, cert *tls.Config) error {
 	// A killed gateway leaves its files. No program may read the old address as ours.
-	for _, stale := range []string{p.state.InfoFile(), p.state.ProviderToken(), p.state.AdminToken()} {
+	for _, stale := range []string{p.state.InfoFile(), p.state.ProviderToken(),
+		p.state.AdminToken()} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("removing a stale file: %w", err)
 		}
@@ -218,7 +219,8 @@ func (p *Process) assemble(o Options, cert *tls.Config) {
 		Recorder:     p.records,
 		UploadDir:    p.state.Uploads(),
 		Private:      p.privateDirs,
-		Starters:     map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
+		Starters: map[string]gateway.Starter{copilot.Kind: p.runtime,
+			gateway.HostLocal: gateway.LocalStarter{}},
 	}
 	if p.keeper != nil { // else the interface would hold a nil pointer
 		options.Keeper = p.keeper
@@ -292,8 +294,10 @@ func (p *Process) launchers() map[string]supervisor.Launcher {
 // status returns the status of this process for tapctl status. Its faults are the faults of all
 // files, and a limit that the gateway has reached.
 func (p *Process) status(files configs.Files) adminapi.Status {
-	i := adminapi.Status{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version, StartedAt: p.info.StartedAt}
-	faults := slices.Concat(p.settings.Faults(), p.newKeyFaults(), p.supervisor.Faults(), p.runtime.Faults())
+	i := adminapi.Status{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version,
+		StartedAt: p.info.StartedAt}
+	faults := slices.Concat(p.settings.Faults(), p.newKeyFaults(), p.supervisor.Faults(),
+		p.runtime.Faults())
 	for _, f := range faults {
 		i.Faults = append(i.Faults, adminapi.Fault(f))
 	}
@@ -302,7 +306,8 @@ func (p *Process) status(files configs.Files) adminapi.Status {
 	}
 	if p.cluster != nil {
 		if fault := p.cluster.Fault(); fault != "" {
-			i.Faults = append(i.Faults, adminapi.Fault(files.Where("cluster.urls", "cluster: "+fault)))
+			i.Faults = append(i.Faults,
+				adminapi.Fault(files.Where("cluster.urls", "cluster: "+fault)))
 		}
 	}
 	if fault := p.records.Faults(); fault != "" {

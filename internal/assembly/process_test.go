@@ -18,7 +18,8 @@ import (
 // of it, and counts from its start.
 func TestWatchIdle(t *testing.T) {
 	const grace = 30 * time.Second
-	start := func(t *testing.T, inUse func() bool, last func() time.Time) (left func() time.Duration) {
+	start := func(t *testing.T, inUse func() bool, last func() time.Time) (
+		left func() time.Duration) {
 		begin := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
@@ -94,7 +95,8 @@ func TestCleanUpLeavesOthersFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &Process{
-		state: daemon.Dir(dir), lock: lock, files: []ownFile{{own, []byte("a")}, {others, []byte("a")}},
+		state: daemon.Dir(dir), lock: lock,
+		files: []ownFile{{own, []byte("a")}, {others, []byte("a")}},
 	}
 	for path, text := range map[string]string{own: "a", others: "b"} {
 		if err := proc.WritePrivate(path, []byte(text)); err != nil {

@@ -19,7 +19,8 @@ import (
 // recordOptions returns the options for this gateway's records.
 func (p *Process) recordOptions(c configs.Config) records.Options {
 	return records.Options{
-		Dir: p.state.Records(), Off: !c.Records.Enabled, MaxAge: c.Records.MaxAge, MaxBytes: int64(c.Records.MaxBytes),
+		Dir: p.state.Records(), Off: !c.Records.Enabled, MaxAge: c.Records.MaxAge,
+		MaxBytes: int64(c.Records.MaxBytes),
 		FaultsChanged: func() {
 			p.log.Warn("records", "fault", p.records.Faults())
 			p.gateway.Touch()
@@ -56,13 +57,15 @@ func (w *webhookRecords) add(name string, status int, message string) {
 		return
 	}
 	if w.leftOut > 0 {
-		message += fmt.Sprintf(" (%s before it have no record)", visible.Count(w.leftOut, "request"))
+		message += fmt.Sprintf(" (%s before it have no record)",
+			visible.Count(w.leftOut, "request"))
 		w.leftOut = 0
 	}
 	outcome := adminapi.OutcomeIgnored
 	if status >= http.StatusBadRequest {
 		outcome = adminapi.OutcomeRefused
 	}
-	w.record(adminapi.Record{TS: time.Now(), Kind: adminapi.RecordWebhook, Provider: protocol.NormalName(name),
-		Outcome: outcome, Code: strconv.Itoa(status), Reason: message})
+	w.record(adminapi.Record{TS: time.Now(), Kind: adminapi.RecordWebhook,
+		Provider: protocol.NormalName(name), Outcome: outcome, Code: strconv.Itoa(status),
+		Reason: message})
 }

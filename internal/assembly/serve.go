@@ -78,13 +78,16 @@ func Serve(ctx context.Context, s Service) error {
 		return err
 	case <-signals:
 		p.cleanUp()
-		return cli.Failed("second signal: ended at once, without waiting for sessions and providers")
+		return cli.Failed(
+			"second signal: ended at once, without waiting for sessions and providers")
 	}
 }
 
 // waitForEnd reloads the files at each hangup, until a signal or a request to end comes, idle is
 // closed, or the server ends, which is an error.
-func (p *Process) waitForEnd(manager service.Notifier, signals, hangups <-chan os.Signal, idle <-chan struct{}) error {
+func (p *Process) waitForEnd(
+	manager service.Notifier, signals, hangups <-chan os.Signal, idle <-chan struct{},
+) error {
 	for {
 		select {
 		case <-hangups:
@@ -110,7 +113,8 @@ func (p *Process) waitForEnd(manager service.Notifier, signals, hangups <-chan o
 // Configured returns the options of a gateway that follows its config files. load reads the files,
 // and override puts the command line's values into each config that is read. The gateway logs to w.
 func Configured(
-	w io.Writer, load func() (configs.Config, configs.Files, error), override func(*configs.Config) error,
+	w io.Writer, load func() (configs.Config, configs.Files, error),
+	override func(*configs.Config) error,
 ) (Options, error) {
 	loadOver := func() (configs.Config, configs.Files, error) {
 		config, files, err := load()
@@ -123,7 +127,8 @@ func Configured(
 	if err != nil {
 		return Options{}, err
 	}
-	o := Options{Config: config, Files: files, Home: configs.Home(), Load: loadOver, Level: new(slog.LevelVar)}
+	o := Options{Config: config, Files: files, Home: configs.Home(), Load: loadOver,
+		Level: new(slog.LevelVar)}
 	o.LoadAt = func(dir string) (configs.Config, string, error) {
 		config, project, err := files.LoadAt(dir)
 		if err == nil {

@@ -12,8 +12,9 @@ import (
 // TestLogHasNoSecret: what a provider or the runtime wrote may have a secret of any kind.
 func TestLogHasNoSecret(t *testing.T) {
 	var b bytes.Buffer
-	NewLogger(&b, slog.LevelInfo).Info("running x --password hunter2", "error", errors.New("redis://:pw@h: refused"),
-		"password", "hunter2", "text", "npm_0123456789abcdefghijABCDEFGHIJ012345")
+	NewLogger(&b, slog.LevelInfo).Info("running x --password hunter2", "error",
+		errors.New("redis://:pw@h: refused"), "password", "hunter2", "text",
+		"npm_0123456789abcdefghijABCDEFGHIJ012345")
 	for _, secret := range []string{"hunter2", ":pw@", "npm_"} {
 		if strings.Contains(b.String(), secret) {
 			t.Errorf("the log has %s, want no %s in it", b.String(), secret)
@@ -21,7 +22,8 @@ func TestLogHasNoSecret(t *testing.T) {
 	}
 }
 
-// TestLogHasNoToken: what others wrote may have a token of a gateway, and the log has the placeholder of records.
+// TestLogHasNoToken: what others wrote may have a token of a gateway, and the log has the
+// placeholder of records.
 func TestLogHasNoToken(t *testing.T) {
 	token := "adm-0123456789abcdef0123456789abcdef"
 	var b bytes.Buffer

@@ -31,7 +31,8 @@ import (
 func appliesAtOnce(key string) bool {
 	switch key {
 	case "log_level", "hosts", "max_connections", "mcp_tool_threshold", "copilot_tool_threshold",
-		"inject_quiet", "api.auth", "records.enabled", "records.max_age", "records.max_bytes", "hooks",
+		"inject_quiet", "api.auth", "records.enabled", "records.max_age", "records.max_bytes",
+		"hooks",
 		"terminals.without_gateway": // which tapgw hook reads
 
 		return true
@@ -65,7 +66,8 @@ func (p *Process) newFollower(o Options) *configs.Follower[configs.Config] {
 			notes := append(files.Notes(), files.HookPrograms()...)
 			for _, key := range configs.Changed(o.Config, c) {
 				if !appliesAtOnce(key) || key == "api.auth" && isTooOpen {
-					notes = append(notes, files.Where(key, key+": has changed; restart to apply it"))
+					notes = append(notes,
+						files.Where(key, key+": has changed; restart to apply it"))
 				}
 			}
 			if isTooOpen {
@@ -78,12 +80,15 @@ func (p *Process) newFollower(o Options) *configs.Follower[configs.Config] {
 				p.log.Warn("config file", "fault", f.Error())
 				return
 			}
-			p.log.Warn("fault in the config file: the settings from before stay", "fault", f.Error())
+			p.log.Warn("fault in the config file: the settings from before stay", "fault",
+				f.Error())
 		},
 		FaultsChanged: func() { p.gateway.Touch() },
 		Apply: func(old, now configs.Config) {
 			p.apply(o, old, now)
-			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !appliesAtOnce(key) })
+			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool {
+				return !appliesAtOnce(key)
+			})
 			p.log.Info("settings applied", "keys", strings.Join(keys, " "))
 			p.noteNewKeys(latest, keys)
 		},
@@ -141,7 +146,8 @@ func (p *Process) newKeyFaults() (faults configs.Faults) {
 		if n > 1 {
 			running = fmt.Sprintf("%d running sessions keep the old value", n)
 		}
-		k.fault.Message = fmt.Sprintf("%s: has changed and holds for new sessions; %s", key, running)
+		k.fault.Message = fmt.Sprintf("%s: has changed and holds for new sessions; %s", key,
+			running)
 		faults = append(faults, k.fault)
 	}
 	return faults
@@ -213,7 +219,8 @@ func (p *Process) apply(o Options, old, c configs.Config) {
 func modelKey(c configs.Config, log *slog.Logger) string {
 	key := os.Getenv(c.Copilot.ProviderKeyEnv)
 	if key == "" {
-		log.Warn("the model endpoint gets no key because its variable is not set", "variable", c.Copilot.ProviderKeyEnv)
+		log.Warn("the model endpoint gets no key because its variable is not set", "variable",
+			c.Copilot.ProviderKeyEnv)
 	}
 	return key
 }
@@ -221,8 +228,9 @@ func modelKey(c configs.Config, log *slog.Logger) string {
 // warnOpenAPI logs that the session API needs no token, if that is so.
 func warnOpenAPI(c configs.Config, log *slog.Logger) {
 	if c.API.Auth == configs.AuthNone {
-		log.Warn("api.auth is none: every program on this machine can start, prompt and stop sessions "+
-			"under /api/copilot without a token", "auth", c.API.Auth)
+		log.Warn(
+			"api.auth is none: every program on this machine can start, prompt and stop sessions "+
+				"under /api/copilot without a token", "auth", c.API.Auth)
 	}
 }
 
@@ -244,7 +252,8 @@ func (o Options) sources() []string {
 	dirs := []string{configs.UserDir(), configs.StateDir()}
 	for _, f := range o.Files.Providers() {
 		if p := f.Provider; p.Dir != "" {
-			dirs = append(dirs, (&supervisor.Run{Workdir: cmp.Or(p.Project, o.Files.Workdir)}).Path(p.Dir))
+			dirs = append(dirs,
+				(&supervisor.Run{Workdir: cmp.Or(p.Project, o.Files.Workdir)}).Path(p.Dir))
 		}
 	}
 	return dirs
@@ -259,7 +268,8 @@ func (p *Process) sessionsAt(o Options) func(string) (*copilot.Options, error) {
 	return func(dir string) (*copilot.Options, error) {
 		c, project, err := o.LoadAt(dir)
 		if err != nil && project != "" {
-			return nil, fmt.Errorf("the project's file has a fault, so no session starts there: %w", err)
+			return nil, fmt.Errorf("the project's file has a fault, so no session starts there: %w",
+				err)
 		}
 		if err != nil || project == "" {
 			return nil, nil // the settings of the user's file stay

@@ -17,7 +17,9 @@ func TestOpenAPIWaitsForItsAddress(t *testing.T) {
 	for listen, opens := range map[string]bool{"127.0.0.1:1": true, "0.0.0.0:1": false} {
 		o := Options{Config: configs.Default()}
 		o.Config.Listen, o.Config.Insecure = listen, true
-		o.Load = func() (configs.Config, configs.Files, error) { return next, configs.Files{User: "tapgw.toml"}, nil }
+		o.Load = func() (configs.Config, configs.Files, error) {
+			return next, configs.Files{User: "tapgw.toml"}, nil
+		}
 		c, notes, err := d.newFollower(o).Load()
 		if err != nil {
 			t.Fatal(err)
@@ -27,7 +29,8 @@ func TestOpenAPIWaitsForItsAddress(t *testing.T) {
 			waits = waits || n.Message == "api.auth: has changed; restart to apply it"
 		}
 		if (c.API.Auth == configs.AuthNone) != opens || waits == opens {
-			t.Errorf("at %s api.auth is %s, %v, want %v and not %v", listen, c.API.Auth, notes, opens, opens)
+			t.Errorf("at %s api.auth is %s, %v, want %v and not %v", listen, c.API.Auth, notes,
+				opens, opens)
 		}
 	}
 }
@@ -36,7 +39,8 @@ func TestOpenAPIWaitsForItsAddress(t *testing.T) {
 func TestSessionsAt(t *testing.T) {
 	d := &Process{log: slog.New(slog.DiscardHandler)}
 	var fault error
-	o := Options{Config: configs.Default(), LoadAt: func(dir string) (configs.Config, string, error) {
+	o := Options{Config: configs.Default(), LoadAt: func(dir string) (configs.Config, string,
+		error) {
 		c := configs.Default()
 		if dir != "/project" {
 			return c, "", fault
@@ -45,7 +49,8 @@ func TestSessionsAt(t *testing.T) {
 		return c, "/project/.tapgw/tapgw.toml", fault
 	}}
 	at := d.sessionsAt(o)
-	if own, err := at("/project"); err != nil || own == nil || own.Permissions.Shell != configs.Ask {
+	if own, err := at("/project"); err != nil || own == nil ||
+		own.Permissions.Shell != configs.Ask {
 		t.Errorf("in the project: %+v, %v", own, err)
 	}
 	if none, err := at("/elsewhere"); err != nil || none != nil {

@@ -49,7 +49,8 @@ func launchSource(
 			o.Taken = sourceState(dir, r.Provider, "")
 		}
 		err = set.Start(ctx, o, func(err error) {
-			if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
+			if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil &&
+				errors.Is(gone, fs.ErrNotExist) {
 				_ = os.Remove(state) // for another source of this name
 			}
 			r.Ended(err)
@@ -124,10 +125,13 @@ func (r reloader) Sources() []adminapi.Source {
 		runs[key{s.File, s.Name}] = true
 	}
 	for _, p := range r.Configured() {
-		if p.Kind != configs.KindSource || runs[key{p.File, p.Name}] && p.State == adminapi.ConfiguredRunning {
+		if p.Kind != configs.KindSource || runs[key{p.File, p.Name}] &&
+			p.State == adminapi.ConfiguredRunning {
 			continue
 		}
-		list = slices.DeleteFunc(list, func(s adminapi.Source) bool { return s.File == p.File && s.Name == p.Name })
+		list = slices.DeleteFunc(list, func(s adminapi.Source) bool {
+			return s.File == p.File && s.Name == p.Name
+		})
 		s := adminapi.Source{Name: p.Name, File: p.File, State: p.State, Reason: p.Reason}
 		if file, err := r.Provider(p.Name); err == nil && file.Source != nil {
 			s.Kind, s.Stream = file.Source.Kind(), file.Source.Stream
@@ -145,7 +149,9 @@ func (r reloader) Sources() []adminapi.Source {
 }
 
 // Hook takes a request for the webhooks of a name, of all files that have it.
-func (r reloader) Hook(ctx context.Context, name string, h http.Header, body []byte) (status int, message string) {
+func (r reloader) Hook(
+	ctx context.Context, name string, h http.Header, body []byte,
+) (status int, message string) {
 	named := r.Usable(name, configs.KindSource)
 	status, message = r.sources.Hook(ctx, named, h, body)
 	if len(named) > 0 && message != sources.HookTaken { // else it is recorded as a run
@@ -163,8 +169,10 @@ func (r reloader) RunSource(name string) (int, error) {
 	for _, s := range r.Sources() {
 		if s.Name == name {
 			reason := strings.TrimSuffix(": "+s.Reason, ": ")
-			return 0, protocol.Errorf(protocol.CodeInvalidState, "source %q is %s%s", name, s.State, reason)
+			return 0, protocol.Errorf(protocol.CodeInvalidState, "source %q is %s%s", name, s.State,
+				reason)
 		}
 	}
-	return 0, protocol.Errorf(protocol.CodeNotFound, "no file names a source %q: tapctl sources lists them", name)
+	return 0, protocol.Errorf(protocol.CodeNotFound,
+		"no file names a source %q: tapctl sources lists them", name)
 }

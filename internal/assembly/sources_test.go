@@ -15,8 +15,9 @@ func TestForgetSources(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
 	age := map[string]time.Duration{
-		"yearly.json": 2 * forgottenAfter, "gone.json": 2 * forgottenAfter, "loop@session.json": 2 * forgottenAfter,
-		"recent.json": time.Hour,
+		"yearly.json": 2 * forgottenAfter, "gone.json": 2 * forgottenAfter,
+		"loop@session.json": 2 * forgottenAfter,
+		"recent.json":       time.Hour,
 	}
 	for name, d := range age {
 		file := filepath.Join(dir, name)
@@ -44,10 +45,12 @@ func TestSourceStateStaysInItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	seen := map[string]string{}
 	for _, id := range []string{
-		"x", "/../../../x", "a/../../x", "..", "%2F", "/", "\x00", strings.Repeat("/", 128), strings.Repeat("x", 128),
+		"x", "/../../../x", "a/../../x", "..", "%2F", "/", "\x00", strings.Repeat("/", 128),
+		strings.Repeat("x", 128),
 	} {
 		file := sourceState(dir, &configs.Provider{Name: "loop"}, id)
-		if filepath.Dir(file) != dir || strings.ContainsRune(file, 0) || len(filepath.Base(file)) > 255 {
+		if filepath.Dir(file) != dir || strings.ContainsRune(file, 0) ||
+			len(filepath.Base(file)) > 255 {
 			t.Errorf("session %q: got %q, want a file of %s", id, file, dir)
 		}
 		if other, taken := seen[file]; taken {

@@ -20,7 +20,9 @@ import (
 func launchTools(ctx context.Context, r *supervisor.Run) error {
 	x := &tools.External{Log: func(file, line string) { r.Line(filepath.Base(file), line) }}
 	if r.Provider.Project != "" {
-		x.Check = func(string) error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
+		x.Check = func(string) error {
+			return configs.Unchanged(r.Provider.Project, r.Provider.File)
+		}
 	}
 	defer x.Close()
 	dir, permit := r.Path(r.Provider.Dir), r.Provider.Permit
@@ -54,14 +56,16 @@ func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) sup
 			return err
 		}
 		o := mcpbridge.Options{
-			Provider: *r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
-			Version: version, Logins: logins, Spans: g.Spans(), Metrics: g.Metrics(), Line: r.Line,
+			Provider: *r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD),
+			Env: proc.Environ(env), Version: version, Logins: logins, Spans: g.Spans(),
+			Metrics: g.Metrics(), Line: r.Line,
 			Trouble: func(err error) {
 				if r.Away(err); err != nil {
 					r.Trouble(err)
 				}
 			},
-			Ask: func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error) {
+			Ask: func(ctx context.Context, session string, q gateway.Question) (gateway.Answer,
+				error) {
 				s, ok := g.Session(session)
 				if !ok {
 					return gateway.Answer{}, gateway.ErrSessionEnded

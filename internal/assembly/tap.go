@@ -29,9 +29,10 @@ func (p *Process) launchTap(ctx context.Context, r *supervisor.Run) error {
 		return nil
 	}
 	return taptools.Run(link.WithDial(ctx, p.dialOwn), taptools.Options{
-		Session: s, Provider: *r.Options(), Questions: p.gateway.Questions, Calls: recordedCalls(p.records),
-		Records: p.records.Find, Goals: p.goals, Emitters: sessionEmitters{p.emitters, r.Session},
-		Log: p.supervisor.Output,
+		Session: s, Provider: *r.Options(), Questions: p.gateway.Questions,
+		Calls: recordedCalls(p.records), Records: p.records.Find, Goals: p.goals,
+		Emitters: sessionEmitters{p.emitters, r.Session},
+		Log:      p.supervisor.Output,
 	})
 }
 

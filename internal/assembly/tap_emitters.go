@@ -40,14 +40,17 @@ var _ taptools.Emitters = sessionEmitters{}
 // Run implements [taptools.Emitters]. A run does not outlive the gateway, because the session's
 // tools end with it.
 func (e sessionEmitters) Run(
-	ctx context.Context, p *configs.Provider, line func(from, line string), ended func(failure string),
+	ctx context.Context, p *configs.Provider, line func(from, line string),
+	ended func(failure string),
 ) error {
 	pass := e.gateway.Issue(gateway.PassSpec{
-		Trust: gateway.TrustProject, Session: e.session, Name: p.Name, Owner: taptools.Name, Own: true, Model: true,
+		Trust: gateway.TrustProject, Session: e.session, Name: p.Name, Owner: taptools.Name,
+		Own: true, Model: true,
 	})
 	defer pass.Revoke()
 	return e.set.Run(ctx, sources.Options{
-		Provider: p, Gateway: sourceGateway{e.gateway}, Token: pass.Token(), Session: e.session, Dir: p.CWD,
+		Provider: p, Gateway: sourceGateway{e.gateway}, Token: pass.Token(), Session: e.session,
+		Dir:  p.CWD,
 		Env:  func() []string { return proc.Environ(nil) },
 		Line: line, Faults: func(lines []string) {
 			for _, l := range lines {
@@ -56,7 +59,8 @@ func (e sessionEmitters) Run(
 		},
 		Check: func() error { // a directory may have become a link since the command was permitted
 			if at, err := filepath.EvalSymlinks(p.CWD); err != nil || at != p.CWD {
-				return fmt.Errorf("cwd: %s is not the directory any more that it was at the start", p.CWD)
+				return fmt.Errorf("cwd: %s is not the directory any more that it was at the start",
+					p.CWD)
 			}
 			return nil
 		},
@@ -68,7 +72,9 @@ func (e sessionEmitters) Run(
 }
 
 // SetFilter implements [taptools.Emitters].
-func (e sessionEmitters) SetFilter(name string, filter []configs.FilterRule, level string) (bool, error) {
+func (e sessionEmitters) SetFilter(
+	name string, filter []configs.FilterRule, level string,
+) (bool, error) {
 	return e.set.SetFilter(e.session, name, filter, level)
 }
 
@@ -80,7 +86,8 @@ func (e sessionEmitters) Counts(name string) (accepted, dropped int) {
 // Sources implements [taptools.Emitters].
 func (e sessionEmitters) Sources() (list []adminapi.Source) {
 	for _, s := range e.listed() {
-		if s.Session == e.session || s.Session == protocol.AllSessions || s.File != "" && s.Session == "" {
+		if s.Session == e.session || s.Session == protocol.AllSessions || s.File != "" &&
+			s.Session == "" {
 			list = append(list, s)
 		}
 	}
@@ -88,7 +95,9 @@ func (e sessionEmitters) Sources() (list []adminapi.Source) {
 }
 
 // Try implements [taptools.Emitters].
-func (e sessionEmitters) Try(p *configs.Provider, rows []adminapi.StreamRow) (map[string]int, error) {
+func (e sessionEmitters) Try(
+	p *configs.Provider, rows []adminapi.StreamRow,
+) (map[string]int, error) {
 	events, err := sources.TryFilter(*p, rows)
 	counts := map[string]int{}
 	for _, event := range events {

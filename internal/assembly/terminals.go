@@ -27,11 +27,14 @@ type terminalWays struct {
 }
 
 // Serve implements [server.Terminals].
-func (w terminalWays) Serve(ctx context.Context, hello server.TerminalHello, pipe io.ReadWriteCloser) error {
+func (w terminalWays) Serve(
+	ctx context.Context, hello server.TerminalHello, pipe io.ReadWriteCloser,
+) error {
 	var link *copilot.Link
 	who := terminals.Terminal{Session: hello.Session, PID: hello.PID, CWD: hello.CWD}
 	open := func(ctx context.Context, calls gateway.HostCalls) (made terminals.Link, err error) {
-		if link, err = w.runtime.Join(ctx, pipe, hello.Session, hello.CWD, hello.Had, calls); err != nil {
+		if link, err = w.runtime.Join(ctx, pipe, hello.Session, hello.CWD, hello.Had,
+			calls); err != nil {
 			return nil, err
 		}
 		return link, nil
@@ -49,22 +52,26 @@ func (w terminalWays) Serve(ctx context.Context, hello server.TerminalHello, pip
 }
 
 // portWarning is the warning for a person who attaches a terminal by its port.
-const portWarning = "the port %d of this terminal has no authentication: while the terminal runs, every program and " +
+const portWarning = "the port %d of this terminal has no authentication: while the terminal " +
+	"runs, every program and " +
 	"user of this machine can read its session and prompt it; the extension has no port " +
 	"(tapgw install copilot --extension)"
 
 // Attach implements [server.Terminals].
-func (w terminalWays) Attach(ctx context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error) {
+func (w terminalWays) Attach(
+	ctx context.Context, a adminapi.TerminalAttach,
+) (adminapi.TerminalAttached, error) {
 	attached := adminapi.TerminalAttached{Warning: fmt.Sprintf(portWarning, a.Port)}
 	if a.Port < 1 || a.Port > 65535 {
-		return attached, protocol.Errorf(protocol.CodeInvalidJSON, "port: %d is no port, want 1 to 65535", a.Port)
+		return attached, protocol.Errorf(protocol.CodeInvalidJSON,
+			"port: %d is no port, want 1 to 65535", a.Port)
 	}
 	p := attachedPort{Port: a.Port}
 	owner, found := ownerOfPort(a.Port)
 	if found {
 		if owner.UID >= 0 && owner.UID != os.Geteuid() {
-			return attached, protocol.Errorf(protocol.CodeInvalidState, "port: %d belongs to %s, not to you",
-				a.Port, owner)
+			return attached, protocol.Errorf(protocol.CodeInvalidState,
+				"port: %d belongs to %s, not to you", a.Port, owner)
 		}
 		attached.PID = owner.PID
 		p.Process, _ = proc.IDOf(owner.PID)
@@ -90,7 +97,8 @@ func (w terminalWays) attachAgain(ctx context.Context, p attachedPort) error {
 // is forgotten when the terminal is not attached any more.
 func (w terminalWays) attach(ctx context.Context, p attachedPort) (session string, err error) {
 	pid, shown := p.Process.PID, ""
-	join := func(ctx context.Context, id, cwd string, open copilot.OpenFunc) (leave func(), err error) {
+	join := func(ctx context.Context, id, cwd string, open copilot.OpenFunc) (leave func(),
+		err error) {
 		shown = id
 		who := terminals.Terminal{Session: id, PID: pid, CWD: cmp.Or(cwd, workingDirOf(pid))}
 		return w.Join(ctx, who, terminals.WayPort,
@@ -127,7 +135,8 @@ func (l portLink) SetTools(ctx context.Context, tools []gateway.Tool) error {
 // ownerOfPort finds the process that listens at a loopback port, where the system tells it.
 func ownerOfPort(port int) (owner proc.Owner, found bool) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	return proc.OwnerOf(netip.AddrPortFrom(loopback, uint16(port))) //nolint:gosec // the caller has checked it
+	// The caller has checked it.
+	return proc.OwnerOf(netip.AddrPortFrom(loopback, uint16(port))) //nolint:gosec
 }
 
 // workingDirOf is the working directory of a process; "" if the system does not tell it.
@@ -143,8 +152,11 @@ func workingDirOf(pid int) string {
 type mcpTerminals struct{ registry *terminals.Registry }
 
 // Join implements [mcpserver.Terminals].
-func (t mcpTerminals) Join(ctx context.Context, session string, pid int, cwd string) (leave func(), err error) {
-	return t.registry.Join(ctx, terminals.Terminal{Session: session, PID: pid, CWD: cwd}, terminals.WayMCP, nil)
+func (t mcpTerminals) Join(
+	ctx context.Context, session string, pid int, cwd string,
+) (leave func(), err error) {
+	return t.registry.Join(ctx, terminals.Terminal{Session: session, PID: pid, CWD: cwd},
+		terminals.WayMCP, nil)
 }
 
 // HasLink implements [mcpserver.Terminals].

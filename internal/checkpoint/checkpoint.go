@@ -31,8 +31,8 @@ const MaxFile = 16 << 20
 // lockTimeout bounds the wait for another process that edits in the same workspace.
 const lockTimeout = 10 * time.Second
 
-// Workspace has the checkpoints of one workspace. Its methods may be called from several goroutines and processes at
-// the same time.
+// Workspace has the checkpoints of one workspace. Its methods may be called from several goroutines
+// and processes at the same time.
 type Workspace struct {
 	root   string // with symbolic links resolved
 	dir    string // of the journal
@@ -42,12 +42,13 @@ type Workspace struct {
 	pruned Place      // the turn at which too old checkpoints were removed last
 }
 
-// In returns the checkpoints of a workspace in a store, a directory that holds those of all workspaces. root is the
-// workspace's path with its symbolic links resolved. Nothing is written before the first edit.
+// In returns the checkpoints of a workspace in a store, a directory that holds those of all
+// workspaces. root is the workspace's path with its symbolic links resolved. Nothing is written
+// before the first edit.
 func In(store, root string) *Workspace {
 	sum := sha256.Sum256([]byte(root))
-	return &Workspace{root: filepath.Clean(root), dir: filepath.Join(store, hex.EncodeToString(sum[:16])),
-		limits: defaultLimits}
+	return &Workspace{root: filepath.Clean(root),
+		dir: filepath.Join(store, hex.EncodeToString(sum[:16])), limits: defaultLimits}
 }
 
 // Place says to which turn of which conversation an edit belongs. Turns count from 1.
@@ -67,8 +68,8 @@ type Change struct {
 	Added, Removed int         // lines, for lists
 }
 
-// Edit is an edit that is being made. Its [Edit.Done] must be called: until then no other process edits or undoes
-// anything in the workspace.
+// Edit is an edit that is being made. Its [Edit.Done] must be called: until then no other process
+// edits or undoes anything in the workspace.
 type Edit struct {
 	w    *Workspace
 	id   string
@@ -95,7 +96,8 @@ func (w *Workspace) note(at Place, id string, changes []Change) error {
 	if err := w.prune(at); err != nil {
 		return err
 	}
-	r := record{Type: typeEdit, ID: id, Conversation: at.Conversation, Turn: at.Turn, At: time.Now().UTC()}
+	r := record{Type: typeEdit, ID: id, Conversation: at.Conversation, Turn: at.Turn,
+		At: time.Now().UTC()}
 	for _, c := range changes {
 		r.Dirs = append(r.Dirs, missingDirs(c)...)
 		if c.Dir {

@@ -175,7 +175,9 @@ func TestLeft(t *testing.T) {
 		after  string
 	}{
 		"changed": {func(s *space) { s.put("x", "mine") }, "x", "it was changed since", "mine"},
-		"a new file that was changed": {func(s *space) { s.put("d/new", "mine") }, "d/new", "it was changed since",
+		"a new file that was changed": {func(s *space) {
+			s.put("d/new", "mine")
+		}, "d/new", "it was changed since",
 			"mine"},
 		"a deleted file that is there again": {func(s *space) { s.put("gone", "mine") }, "gone",
 			"it was changed since", "mine"},
@@ -185,7 +187,10 @@ func TestLeft(t *testing.T) {
 			_ = os.Rename(filepath.Join(s.root, "d"), filepath.Join(s.root, "e"))
 			s.link("d", "e")
 		}, "d/new", "d is a symbolic link now", "n"},
-		"a file became a directory": {func(s *space) { s.link("x", "nothing"); s.put("nothing/y", "") }, "x",
+		"a file became a directory": {func(s *space) {
+			s.link("x", "nothing")
+			s.put("nothing/y", "")
+		}, "x",
 			"it is no regular file any more", ""},
 		"read-only": {
 			func(s *space) { _ = os.Chmod(filepath.Join(s.root, "x"), 0o444) },
@@ -193,19 +198,23 @@ func TestLeft(t *testing.T) {
 			"it is read-only",
 			"two",
 		},
-		"too large now": {func(s *space) { s.put("x", strings.Repeat("x", MaxFile+1)) }, "x", "it was changed since",
+		"too large now": {func(s *space) {
+			s.put("x", strings.Repeat("x", MaxFile+1))
+		}, "x", "it was changed since",
 			strings.Repeat("x", MaxFile+1)},
 		"changed between edits": {func(s *space) {
 			s.put("x", "mine")
 			s.edit(1, "x", "three")
-		}, "x", "it holds what it held before the last of the edits; before that, somebody else changed it", "mine"},
+		}, "x",
+			"it holds what it held before the last of the edits; before that, somebody else changed it", "mine"},
 		"what was kept is damaged": {func(s *space) {
 			one := "one"
 			_ = os.WriteFile(s.object(hashOf(&one)), []byte("eno"), 0o600)
 		}, "x", "what it held before can't be read: what was kept of it is damaged", "two"},
 	}
 	for name, tt := range tests {
-		s := newSpace(t, map[string]string{"x": "one", "other": "o", "gone": "g", "../outside": "outside"})
+		s := newSpace(t, map[string]string{"x": "one", "other": "o", "gone": "g",
+			"../outside": "outside"})
 		s.edit(1, "x", "two", "other", "p", "d/new", "n", "gone", "-")
 		tt.change(s)
 		out := s.undo(0)
@@ -259,7 +268,8 @@ func TestReplaceInTime(t *testing.T) {
 func TestUndoDirectory(t *testing.T) {
 	s := newSpace(t, nil)
 	for _, dir := range []string{"d/empty", "e/full"} {
-		e, err := s.Begin(t.Context(), Place{"v", 1}, []Change{{Path: filepath.Join(s.root, dir), Dir: true}})
+		e, err := s.Begin(t.Context(), Place{"v", 1},
+			[]Change{{Path: filepath.Join(s.root, dir), Dir: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +377,8 @@ func TestPrune(t *testing.T) {
 		e.Done(nil)
 	}
 	if turns, err := old.Turns("v"); err != nil || len(turns) != 0 {
-		t.Errorf("of a conversation that is too old: got the turns %+v and %v, want none", turns, err)
+		t.Errorf("of a conversation that is too old: got the turns %+v and %v, want none", turns,
+			err)
 	}
 }
 
@@ -376,7 +387,8 @@ func TestForget(t *testing.T) {
 	s := newSpace(t, map[string]string{"x": "one", "y": "other"})
 	s.edit(1, "x", "two")
 	was, now := "other", "now"
-	e, err := s.Begin(t.Context(), Place{"w", 1}, []Change{{Path: filepath.Join(s.root, "y"), Was: &was, Now: &now}})
+	e, err := s.Begin(t.Context(), Place{"w", 1},
+		[]Change{{Path: filepath.Join(s.root, "y"), Was: &was, Now: &now}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +413,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Several processes edit and undo in one workspace. (Each has its own Workspace, as processes have.)
+// Several processes edit and undo in one workspace. (Each has its own Workspace, as processes
+// have.)
 func TestTogether(t *testing.T) {
 	s := newSpace(t, nil)
 	var all sync.WaitGroup

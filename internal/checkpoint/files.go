@@ -12,14 +12,15 @@ import (
 	"syscall"
 )
 
-// place is where a file of the journal lies. No part of the path may be a symbolic link by now: the journal has paths
-// without links, so a link has come since and leads elsewhere.
+// place is where a file of the journal lies. No part of the path may be a symbolic link by now: the
+// journal has paths without links, so a link has come since and leads elsewhere.
 type place struct {
 	root *os.Root
 	rel  string
 }
 
-// open opens the place of a path. Files of the workspace are reached through its root, which no link leaves.
+// open opens the place of a path. Files of the workspace are reached through its root, which no
+// link leaves.
 func (w *Workspace) open(path string) (*place, error) {
 	base := w.root
 	rel, ok := strings.CutPrefix(path, strings.TrimSuffix(base, "/")+"/")
@@ -101,8 +102,8 @@ func (p *place) checkParents() error {
 	return nil
 }
 
-// replace brings the place from a state that [place.read] returned to a content; nil deletes the file. The file gets
-// the mode. If it changes in between, it stays and the error is errChanged.
+// replace brings the place from a state that [place.read] returned to a content; nil deletes the
+// file. The file gets the mode. If it changes in between, it stays and the error is errChanged.
 func (p *place) replace(was state, content *string, mode fs.FileMode) error {
 	if was.info != nil && was.info.Mode()&0o200 == 0 {
 		return errors.New("it is read-only")
@@ -142,7 +143,8 @@ func (p *place) stage(was state, content string, mode fs.FileMode) (temp string,
 	_, err = f.WriteString(content)
 	if was.info != nil {
 		if owner, ok := was.info.Sys().(*syscall.Stat_t); ok {
-			_ = f.Chown(int(owner.Uid), int(owner.Gid)) // only root can do this, and only root needs it
+			// only root can do this, and only root needs it
+			_ = f.Chown(int(owner.Uid), int(owner.Gid))
 		}
 	}
 	err = errors.Join(err, f.Chmod(mode), f.Close())

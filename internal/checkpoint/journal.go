@@ -41,7 +41,8 @@ type record struct {
 	At           time.Time `json:"at,omitzero"`
 	Files        []file    `json:"files,omitzero"` // of an edit
 	Moves        []move    `json:"moves,omitzero"` // of an undo or redo
-	Dirs         []string  `json:"dirs,omitzero"`  // directories that were made, the outermost first
+	// directories that were made, the outermost first
+	Dirs []string `json:"dirs,omitzero"`
 }
 
 // file is one file's part of an edit. Was and Now are hashes of contents, "" for no file.
@@ -123,7 +124,8 @@ func wholeSize(f *os.File) (int64, error) {
 	return 0, nil
 }
 
-// load reads the journal. The error names the line that can't be read. A missing journal is an empty one.
+// load reads the journal. The error names the line that can't be read. A missing journal is an
+// empty one.
 func (w *Workspace) load() ([]record, error) {
 	f, err := os.Open(w.journal())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,8 +150,9 @@ func (w *Workspace) load() ([]record, error) {
 			err = fmt.Errorf("it has version %d of a later program", r.Version)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s line %d can't be read: %w; move the file away to keep edits again, "+
-				"without those in it", f.Name(), n, err)
+			return nil,
+				fmt.Errorf("%s line %d can't be read: %w; move the file away to keep edits again, "+
+					"without those in it", f.Name(), n, err)
 		}
 		list = append(list, r)
 	}

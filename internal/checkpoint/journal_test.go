@@ -26,24 +26,29 @@ func TestTornJournal(t *testing.T) {
 	s.holds("x", "one")
 }
 
-// A journal that can't be read is an error that names the line, before each edit and for undo, and it stays as it is.
+// A journal that can't be read is an error that names the line, before each edit and for undo, and
+// it stays as it is.
 func TestFaultyJournal(t *testing.T) {
 	for line, want := range map[string]string{
 		"no JSON\n": "line 1 can't be read: invalid character",
-		`{"type":"checkpoints","version":2}` + "\n": "line 1 can't be read: it has version 2 of a later program; " +
+		`{"type":"checkpoints","version":2}` +
+			"\n": "line 1 can't be read: it has version 2 of a later program; " +
 			"move the file away",
 	} {
 		s := newSpace(t, map[string]string{"x": "one"})
-		if err := errors.Join(os.MkdirAll(s.dir, 0o700), os.WriteFile(s.journal(), []byte(line), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(s.dir, 0o700),
+			os.WriteFile(s.journal(), []byte(line), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			_, err := s.Begin(t.Context(), Place{"v", 1}, []Change{{Path: filepath.Join(s.root, "x")}})
+			_, err := s.Begin(t.Context(), Place{"v", 1},
+				[]Change{{Path: filepath.Join(s.root, "x")}})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: before an edit the error is %v, want %q", line, err, want)
 			}
 		}
-		if _, err := s.Undo(t.Context(), "v", 0); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Undo(t.Context(), "v", 0); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", line, err, want)
 		}
 		if data, err := os.ReadFile(s.journal()); string(data) != line {

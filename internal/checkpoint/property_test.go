@@ -60,7 +60,8 @@ func (x *world) read() map[string]held {
 
 func (x *world) write(name, content string, mode fs.FileMode) {
 	path := x.path(name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600),
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+		os.WriteFile(path, []byte(content), 0o600),
 		os.Chmod(path, mode)); err != nil {
 		x.t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func (x *world) begin(t *rapid.T) {
 	x.before[x.turn], x.edited[x.turn] = maps.Clone(x.files), map[string]bool{}
 }
 
-// edit is an edit of the model, of one file or several. The process may die before, amid or after the writing.
+// edit is an edit of the model, of one file or several. The process may die before, amid or after
+// the writing.
 func (x *world) edit(t *rapid.T) {
 	names := rapid.SliceOfNDistinct(rapid.SampledFrom(worldFiles), 1, 3, rapid.ID).Draw(t, "names")
 	var changes []Change
@@ -103,7 +105,8 @@ func (x *world) edit(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dies := rapid.SampledFrom([]int{len(names) + 1, len(names) + 1, len(names) + 1, 0, 1, len(names)}).
+	dies := rapid.SampledFrom([]int{len(names) + 1, len(names) + 1, len(names) + 1, 0, 1,
+		len(names)}).
 		Draw(t, "dies after")
 	for i, name := range names {
 		if i >= dies {
@@ -194,7 +197,8 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 		after, exists := now[name]
 		before.user, after.user = false, false
 		touched, ok := x.touched[name]
-		if x.edited[first][name] && (!ok || touched < first) && (before != after || existed != exists) {
+		if x.edited[first][name] && (!ok || touched < first) &&
+			(before != after || existed != exists) {
 			t.Fatalf(
 				"%s holds %+v after undoing the turns from %d on, want %+v, because only the model changed it: %+v",
 				name,
@@ -211,7 +215,8 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 		return
 	}
 	if out, err = x.w.Redo(t.Context(), "v"); err != nil || len(out.Left) > 0 {
-		t.Fatalf("redoing at once: got %+v and %v, want no file left as it is and no error", out, err)
+		t.Fatalf("redoing at once: got %+v and %v, want no file left as it is and no error", out,
+			err)
 	}
 	if again := x.read(); !maps.EqualFunc(again, was, func(a, b held) bool {
 		return a.content == b.content && a.mode == b.mode
@@ -293,12 +298,14 @@ func (x *world) redo(t *rapid.T) {
 func (x *world) kept(t *rapid.T, was, now map[string]held) {
 	for name, w := range was {
 		if w.user && now[name].content != w.content {
-			t.Fatalf("%s now holds %q, want what the user wrote, %q", name, now[name].content, w.content)
+			t.Fatalf("%s now holds %q, want what the user wrote, %q", name, now[name].content,
+				w.content)
 		}
 	}
 	for _, content := range x.replaced {
 		if got, err := x.w.get(hashOf(&content)); err != nil || *got != content {
-			t.Fatalf("looking up what the user wrote, %q: got %v, want the same text kept", content, err)
+			t.Fatalf("looking up what the user wrote, %q: got %v, want the same text kept", content,
+				err)
 		}
 	}
 }
@@ -315,12 +322,14 @@ func TestNothingIsLost(t *testing.T) {
 		if err := os.MkdirAll(root, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		x := &world{t: t, root: root, w: In(filepath.Join(dir, fmt.Sprint(n), "store"), root), files: map[string]held{},
-			before: map[int]map[string]held{}, edited: map[int]map[string]bool{}, touched: map[string]int{}}
+		x := &world{t: t, root: root, w: In(filepath.Join(dir, fmt.Sprint(n), "store"), root),
+			files:  map[string]held{},
+			before: map[int]map[string]held{}, edited: map[int]map[string]bool{},
+			touched: map[string]int{}}
 		x.begin(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"begin": x.begin, "edit": x.edit, "edit more": x.edit, "fail": x.fail, "write": x.userWrites,
-			"delete": x.userDeletes, "undo": x.undo, "redo": x.redo,
+			"begin": x.begin, "edit": x.edit, "edit more": x.edit, "fail": x.fail,
+			"write": x.userWrites, "delete": x.userDeletes, "undo": x.undo, "redo": x.redo,
 			"undo dies": x.undoDies, "redo dies": x.redoDies,
 			"": func(t *rapid.T) {
 				if now := x.read(); !maps.Equal(now, x.files) {
@@ -337,10 +346,11 @@ func TestNothingIsLost(t *testing.T) {
 
 func strayFiles(root string) (list []string) {
 	_ = filepath.WalkDir(filepath.Dir(root), func(path string, d fs.DirEntry, _ error) error {
-		if name := filepath.Base(path); slices.ContainsFunc([]string{".tapgw-*", ".new-*"}, func(glob string) bool {
-			ok, _ := filepath.Match(glob, name)
-			return ok
-		}) {
+		if name := filepath.Base(path); slices.ContainsFunc([]string{".tapgw-*", ".new-*"},
+			func(glob string) bool {
+				ok, _ := filepath.Match(glob, name)
+				return ok
+			}) {
 			list = append(list, path)
 		}
 		return nil

@@ -97,7 +97,9 @@ func (w *Workspace) forget(ctx context.Context, conversation string) error {
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(slices.Clone(records), func(r record) bool { return r.Conversation == conversation })
+	kept := slices.DeleteFunc(slices.Clone(records), func(r record) bool {
+		return r.Conversation == conversation
+	})
 	if len(kept) == len(records) {
 		return nil
 	}
@@ -113,11 +115,13 @@ func dropOld(records []record, than time.Time, current string) []record {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(records), func(r record) bool {
-		return r.Conversation != "" && r.Conversation != current && last[r.Conversation].Before(than)
+		return r.Conversation != "" && r.Conversation != current &&
+			last[r.Conversation].Before(than)
 	})
 }
 
-// dropOldest returns the records without the turn of the oldest edit. If there is no edit, nothing is left.
+// dropOldest returns the records without the turn of the oldest edit. If there is no edit, nothing
+// is left.
 func dropOldest(records []record) []record {
 	i := slices.IndexFunc(records, func(r record) bool { return r.Type == typeEdit })
 	if i < 0 {

@@ -89,7 +89,9 @@ func replay(records []record, conversation string) *history {
 
 // turn returns the turn of a number, which it adds if it is missing.
 func (h *history) turn(number int) *turn {
-	i, ok := slices.BinarySearchFunc(h.turns, number, func(t *turn, n int) int { return t.number - n })
+	i, ok := slices.BinarySearchFunc(h.turns, number, func(t *turn, n int) int {
+		return t.number - n
+	})
 	if !ok {
 		h.turns = slices.Insert(h.turns, i, &turn{number: number})
 	}
@@ -117,7 +119,8 @@ func (h *history) applied(from int) (list []*turn) {
 	return list
 }
 
-// Conversations returns the conversations that have edited files of the workspace, that of the last edit first.
+// Conversations returns the conversations that have edited files of the workspace, that of the last
+// edit first.
 func (w *Workspace) Conversations() (ids []string, err error) {
 	records, err := w.load()
 	for _, r := range slices.Backward(records) {
@@ -263,7 +266,9 @@ func (w *Workspace) back(path string, edits []file) (m *move, reason string) {
 		case !e.Unknown && m.To == e.Was:
 			found = true // the edit was never made, or is undone already
 		case found:
-			return m, "it holds what it held before the last of the edits; before that, somebody else changed it"
+			return m,
+				"it holds what it held before the last of the edits; before that, somebody else " +
+					"changed it"
 		}
 	}
 	if !found {
@@ -315,7 +320,8 @@ func (w *Workspace) move(m move) error {
 func (w *Workspace) removeDirs(dirs []string) (names []string) {
 	for _, dir := range slices.Backward(dirs) {
 		if p, err := w.open(dir); err == nil {
-			if info, err := p.root.Lstat(p.rel); err == nil && info.IsDir() && p.checkParents() == nil {
+			if info, err := p.root.Lstat(p.rel); err == nil && info.IsDir() &&
+				p.checkParents() == nil {
 				if p.root.Remove(p.rel) == nil {
 					names = append(names, w.name(dir))
 				}
@@ -365,18 +371,20 @@ func (w *Workspace) Redo(ctx context.Context, conversation string) (Outcome, err
 		return out, nil
 	}
 	out.Turns = undo.Turns
-	return out, w.append(record{Type: typeRedo, Conversation: conversation, Turns: undo.Turns, At: time.Now().UTC()})
+	return out, w.append(record{Type: typeRedo, Conversation: conversation, Turns: undo.Turns,
+		At: time.Now().UTC()})
 }
 
-// Version is a file before a turn and now. Was and Now are nil if there is no file. Reason says why they are not known.
+// Version is a file before a turn and now. Was and Now are nil if there is no file. Reason says why
+// they are not known.
 type Version struct {
 	Name     string
 	Was, Now *string
 	Reason   string
 }
 
-// Since returns the files that turns edited, as they were before and as they are now: the last turn that is not undone,
-// or all from a number on. The error is [ErrNothing] if there is no such turn.
+// Since returns the files that turns edited, as they were before and as they are now: the last turn
+// that is not undone, or all from a number on. The error is [ErrNothing] if there is no such turn.
 func (w *Workspace) Since(conversation string, from int) ([]Version, error) {
 	records, err := w.load()
 	if err != nil {

@@ -98,7 +98,8 @@ func sortWords(app *ucli.App, line []string) (*words, error) {
 
 // flag reads the flag that line begins with and returns how many words it used.
 func (w *words) flag(app *ucli.App, line []string) (int, error) {
-	name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(line[0], "-"), "-"), "=")
+	name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(line[0], "-"), "-"),
+		"=")
 	def, _ := w.definition(app, name)
 	if def == nil {
 		return 0, w.unknownFlag(app, line[0])
@@ -129,8 +130,11 @@ func (w *words) flag(app *ucli.App, line []string) (int, error) {
 		value, used = line[1], 2
 		other, _ := w.definition(app, strings.TrimLeft(value, "-"))
 		if len(value) > 1 && value[0] == '-' && other != nil {
-			return 0, Usage("flag --%s: needs a value, found the flag %s (write --%s=%s if that is the value)",
-				long, value, long, value)
+			return 0,
+				Usage(
+					"flag --%s: needs a value, found the flag %s (write --%s=%s if that "+
+						"is the value)",
+					long, value, long, value)
 		}
 	}
 	w.flags = append(w.flags, flagWord{long, "--" + long + "=" + value})
@@ -179,7 +183,8 @@ func (w *words) check(app *ucli.App) error {
 		return Usage("unknown command %q for %q%s", w.args[0], w.name(app), hint)
 	}
 	if c := w.command(); !w.help && (c == nil || c.ArgsUsage == "") {
-		return Usage("%s: takes no arguments, got %q", strings.TrimPrefix(w.name(app), app.Name+" "), w.args[0])
+		return Usage("%s: takes no arguments, got %q",
+			strings.TrimPrefix(w.name(app), app.Name+" "), w.args[0])
 	}
 	return nil
 }
@@ -232,7 +237,8 @@ func takesValue(f ucli.Flag) bool {
 // "" if no name is near. The library's own SuggestCommand and SuggestFlag suggest a name for any
 // word, however far away.
 func didYouMean(word string, names []string) string {
-	const maxLength = 64 // of a word; the comparison takes as many steps as the product of both lengths
+	// of a word; the comparison takes as many steps as the product of both lengths
+	const maxLength = 64
 	nearest, best := "", 3
 	for _, name := range names {
 		if len(word) > maxLength {

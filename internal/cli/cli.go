@@ -78,8 +78,8 @@ func NotFound(format string, args ...any) *Error {
 // nothing more: the command has already printed the reason of its failure.
 func Reported(exit int) *Error { return &Error{Exit: exit} }
 
-// FailedIf returns err, or if that is nil and the command failed, an error that only sets the exit code
-// to [ExitFailed], as [Reported] does.
+// FailedIf returns err, or if that is nil and the command failed, an error that only sets the exit
+// code to [ExitFailed], as [Reported] does.
 func FailedIf(failed bool, err error) error {
 	if err == nil && failed {
 		return Reported(ExitFailed)

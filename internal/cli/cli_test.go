@@ -22,7 +22,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// interrupted makes the test binary a command that sends itself a signal as soon as it is told of another.
+// interrupted makes the test binary a command that sends itself a signal as soon as it is told of
+// another.
 const interrupted = "TAPGW_CLI_INTERRUPTED"
 
 func TestMain(m *testing.M) {
@@ -80,7 +81,8 @@ func testApp() *ucli.App {
 		Flags: []ucli.Flag{
 			WorkdirFlag(), VerboseFlag(), ConfigFlag(),
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL`"},
-			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`", Value: 30 * time.Second},
+			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
+				Value: 30 * time.Second},
 		},
 		Commands: []*ucli.Command{
 			{
@@ -88,7 +90,8 @@ func testApp() *ucli.App {
 				Description: "Prose.\n\nExamples:\n  tap push hi",
 				Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "into `ID`"},
-					&ucli.StringFlag{Name: "level", Usage: "`keep|surface|inject`: how far it goes", Value: "surface"},
+					&ucli.StringFlag{Name: "level", Usage: "`keep|surface|inject`: how far it goes",
+						Value: "surface"},
 					&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt"},
 					&ucli.BoolFlag{Name: "prod", Hidden: true},
 				},
@@ -126,13 +129,17 @@ func testApp() *ucli.App {
 			}},
 			{Name: "plain", Usage: "fails", Action: fail(errors.New("reading x: broken"))},
 			{
-				Name:   "refused",
-				Usage:  "fails",
-				Action: fail(&Error{Exit: ExitRefused, Code: "RATE_LIMITED", Message: "slow\ndown"}),
+				Name:  "refused",
+				Usage: "fails",
+				Action: fail(&Error{Exit: ExitRefused, Code: "RATE_LIMITED",
+					Message: "slow\ndown"}),
 			},
-			{Name: "wrapped", Usage: "fails", Action: fail(fmt.Errorf("stopping it: %w", NotFound("no session x")))},
-			{Name: "late", Usage: "fails", Action: fail(fmt.Errorf("waiting: %w", context.DeadlineExceeded))},
-			{Name: "stopped", Usage: "fails", Action: fail(fmt.Errorf("waiting: %w", context.Canceled))},
+			{Name: "wrapped", Usage: "fails",
+				Action: fail(fmt.Errorf("stopping it: %w", NotFound("no session x")))},
+			{Name: "late", Usage: "fails",
+				Action: fail(fmt.Errorf("waiting: %w", context.DeadlineExceeded))},
+			{Name: "stopped", Usage: "fails",
+				Action: fail(fmt.Errorf("waiting: %w", context.Canceled))},
 			{Name: "silent", Usage: "fails", Action: fail(Reported(ExitFailed))},
 		},
 	}
@@ -141,7 +148,8 @@ func testApp() *ucli.App {
 func run(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	exit = RunContext(t.Context(), testApp(), append([]string{"/bin/tap"}, args...), strings.NewReader(""), &out, &errs)
+	exit = RunContext(t.Context(), testApp(), append([]string{"/bin/tap"}, args...),
+		strings.NewReader(""), &out, &errs)
 	return exit, out.String(), errs.String()
 }
 
@@ -150,9 +158,11 @@ func TestFlagsStandBeforeAndAfterArguments(t *testing.T) {
 		{"push hi", `{"args":["hi"],"command":"push"}`},
 		{"push hi --level inject", `{"args":["hi"],"command":"push","level":"inject"}`},
 		{"push --level inject hi", `{"args":["hi"],"command":"push","level":"inject"}`},
-		{"push --level=inject hi --prompt -s a", `{"args":["hi"],"command":"push","level":"inject","prompt":true,"session":"a"}`},
+		{"push --level=inject hi --prompt -s a",
+			`{"args":["hi"],"command":"push","level":"inject","prompt":true,"session":"a"}`},
 		{"--json push hi --prompt=false", `{"args":["hi"],"command":"push","json":true}`},
-		{"push hi --json --url ws://x -v", `{"args":["hi"],"command":"push","json":true,"url":"ws://x","verbose":true}`},
+		{"push hi --json --url ws://x -v",
+			`{"args":["hi"],"command":"push","json":true,"url":"ws://x","verbose":true}`},
 		{"--url ws://x push hi", `{"args":["hi"],"command":"push","url":"ws://x"}`},
 		{"push a -- --level inject", `{"args":["a","--level","inject"],"command":"push"}`},
 		{"push -- -x", `{"args":["-x"],"command":"push"}`},
@@ -164,7 +174,8 @@ func TestFlagsStandBeforeAndAfterArguments(t *testing.T) {
 		{"push --level keep x --level inject", `{"args":["x"],"command":"push","level":"inject"}`},
 		{"sessions", `{"args":[],"command":"sessions"}`},
 		{"ls --timeout 2s", `{"args":[],"command":"sessions","timeout":"2s"}`},
-		{"sessions --timeout 2s stop abc --json", `{"args":["abc"],"command":"stop","json":true,"timeout":"2s"}`},
+		{"sessions --timeout 2s stop abc --json",
+			`{"args":["abc"],"command":"stop","json":true,"timeout":"2s"}`},
 		{"sessions --session a start", `{"args":[],"command":"start","session":"a"}`},
 		{"sessions --session a start --session b", `{"args":[],"command":"start","session":"b"}`},
 		{"sessions --session a stop x", `{"args":["x"],"command":"stop","session":"a"}`},
@@ -179,20 +190,31 @@ func TestFlagsStandBeforeAndAfterArguments(t *testing.T) {
 
 func TestWrongUsageIsOneLineThatHelps(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
-		{"push hi --lvel inject", `tap: unknown flag "--lvel" for "tap push"; did you mean --level? (see tap push --help)`},
-		{"--bogus push", `tap: unknown flag "--bogus" for "tap"; put -- before arguments that begin with a dash (see tap --help)`},
-		{"push -5", `tap: unknown flag "-5" for "tap push"; put -- before arguments that begin with a dash (see tap push --help)`},
-		{"sesions", `tap: unknown command "sesions" for "tap"; did you mean sessions? (see tap --help)`},
-		{"sessions stat", `tap: unknown command "stat" for "tap sessions"; did you mean start? (see tap sessions --help)`},
+		{"push hi --lvel inject",
+			`tap: unknown flag "--lvel" for "tap push"; did you mean --level? (see tap push --help)`},
+		{"--bogus push",
+			`tap: unknown flag "--bogus" for "tap"; put -- before arguments that begin with a dash (see tap --help)`},
+		{"push -5",
+			`tap: unknown flag "-5" for "tap push"; put -- before arguments that begin with a dash (see tap push --help)`},
+		{"sesions",
+			`tap: unknown command "sesions" for "tap"; did you mean sessions? (see tap --help)`},
+		{"sessions stat",
+			`tap: unknown command "stat" for "tap sessions"; did you mean start? (see tap sessions --help)`},
 		{"frobnicate", `tap: unknown command "frobnicate" for "tap" (see tap --help)`},
-		{"sessions start now", `tap: sessions start: takes no arguments, got "now" (see tap sessions start --help)`},
+		{"sessions start now",
+			`tap: sessions start: takes no arguments, got "now" (see tap sessions start --help)`},
 		{"push hi --level", `tap: flag --level: needs a value (see tap push --help)`},
-		{"push hi --level --prompt", `tap: flag --level: needs a value, found the flag --prompt (write --level=--prompt if that is the value) (see tap push --help)`},
-		{"push hi --prompt=maybe", `tap: flag --prompt: takes no value but true or false, got "maybe" (see tap push --help)`},
-		{"push hi --timeout soon", `tap: flag --timeout: invalid value "soon": want a time like 30s or 5m (see tap push --help)`},
+		{"push hi --level --prompt",
+			`tap: flag --level: needs a value, found the flag --prompt (write --level=--prompt if that is the value) (see tap push --help)`},
+		{"push hi --prompt=maybe",
+			`tap: flag --prompt: takes no value but true or false, got "maybe" (see tap push --help)`},
+		{"push hi --timeout soon",
+			`tap: flag --timeout: invalid value "soon": want a time like 30s or 5m (see tap push --help)`},
 		{"config", `tap: tap config: needs a command: check (see tap config --help)`},
-		{"completion", `tap: completion: needs a shell: bash, zsh or fish (see tap completion --help)`},
-		{"completion tcsh", `tap: completion: no script for "tcsh", there are bash, zsh and fish (see tap completion --help)`},
+		{"completion",
+			`tap: completion: needs a shell: bash, zsh or fish (see tap completion --help)`},
+		{"completion tcsh",
+			`tap: completion: no script for "tcsh", there are bash, zsh and fish (see tap completion --help)`},
 	} {
 		exit, out, errs := run(t, strings.Fields(tc.line)...)
 		if exit != ExitUsage || out != "" || errs != tc.want+"\n" {
@@ -214,7 +236,8 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 	} {
 		exit, out, errs := run(t, tc.command)
 		if exit != tc.exit || out != "" || errs != "tap: "+tc.message+"\n" {
-			t.Errorf(`%s: %d %q %q, want %d, "" and %q`, tc.command, exit, out, errs, tc.exit, "tap: "+tc.message+"\n")
+			t.Errorf(`%s: %d %q %q, want %d, "" and %q`, tc.command, exit, out, errs, tc.exit,
+				"tap: "+tc.message+"\n")
 		}
 		for _, line := range [][]string{{"--json", tc.command}, {tc.command, "--json"}} {
 			exit, out, errs = run(t, line...)
@@ -229,7 +252,8 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 	}
 	if exit, out, _ := run(t, "push", "--bogus", "--json"); exit != 2 ||
 		!strings.HasPrefix(out, `{"error":{"code":"USAGE"`) {
-		t.Errorf("usage with --json behind the fault: %d %q, want 2 and a USAGE document", exit, out)
+		t.Errorf("usage with --json behind the fault: %d %q, want 2 and a USAGE document", exit,
+			out)
 	}
 }
 
@@ -237,33 +261,40 @@ func TestHelp(t *testing.T) {
 	_, want, _ := run(t, "push", "--help")
 	for _, line := range []string{"push -h", "push hi --help", "help push", "--help push",
 		"push --session x -h --json"} {
-		if exit, out, errs := run(t, strings.Fields(line)...); exit != 0 || out != want || errs != "" {
+		if exit, out, errs := run(t, strings.Fields(line)...); exit != 0 || out != want ||
+			errs != "" {
 			t.Errorf(`%s: %d %q, want 0, %v and ""`, line, exit, out+errs, want)
 		}
 	}
 	for _, part := range []string{
 		"Push an event\n", "Usage:\n  tap push [flags] TEXT|-\n", "\nProse.\n", "-s, --session ID",
-		"    --level keep|surface|inject   how far it goes (default: surface)\n", "Common flags:\n", "-w, --workdir DIR", "Examples:\n  tap push hi\n",
+		"    --level keep|surface|inject   how far it goes (default: surface)\n", "Common flags:\n",
+		"-w, --workdir DIR", "Examples:\n  tap push hi\n",
 	} {
 		if !strings.Contains(want, part) {
 			t.Errorf("help lacks %q, want %q in it:\n%s", part, part, want)
 		}
 	}
 	_, root, _ := run(t)
-	if _, out, _ := run(t, "--help"); out != root || !strings.Contains(out, "sessions, ls   list sessions\n") ||
+	if _, out, _ := run(t, "--help"); out != root ||
+		!strings.Contains(out, "sessions, ls   list sessions\n") ||
 		!strings.Contains(out, "completion") {
 		t.Errorf("help of the app, want its version, commands and completion:\n%s", out)
 	}
-	if exit, _, errs := run(t, "help", "nothing"); exit != ExitUsage || !strings.Contains(errs, "unknown command") {
-		t.Errorf("help of what is not there: %d %s, want %d and that it is unknown", exit, errs, ExitUsage)
+	if exit, _, errs := run(t, "help", "nothing"); exit != ExitUsage ||
+		!strings.Contains(errs, "unknown command") {
+		t.Errorf("help of what is not there: %d %s, want %d and that it is unknown", exit, errs,
+			ExitUsage)
 	}
 }
 
 func TestVersion(t *testing.T) {
 	for _, line := range []string{"--version", "push --version", "--version --json"} {
 		exit, out, _ := run(t, strings.Fields(line)...)
-		if exit != 0 || !strings.Contains(out, "tap") || strings.Contains(line, "json") != json.Valid([]byte(out)) {
-			t.Errorf(`%s: %d %q, want 0, "tap" in it and %v`, line, exit, out, json.Valid([]byte(out)))
+		if exit != 0 || !strings.Contains(out, "tap") ||
+			strings.Contains(line, "json") != json.Valid([]byte(out)) {
+			t.Errorf(`%s: %d %q, want 0, "tap" in it and %v`, line, exit, out,
+				json.Valid([]byte(out)))
 		}
 	}
 	info := &debug.BuildInfo{
@@ -328,7 +359,8 @@ func TestCompletion(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		exit, out, _ := run(t, "completion", shell)
-		if exit != 0 || !strings.Contains(out, "tap "+completeCommand) && !strings.Contains(out, completeCommand) ||
+		if exit != 0 || !strings.Contains(out, "tap "+completeCommand) &&
+			!strings.Contains(out, completeCommand) ||
 			strings.Contains(out, "NAME") {
 			t.Errorf("%s: %d\n%s", shell, exit, out)
 		}
@@ -336,7 +368,9 @@ func TestCompletionScripts(t *testing.T) {
 	// The bash script in a real bash, with a stand-in for the binary that
 	// prints the words it was asked about.
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "tap"), []byte("#!/bin/sh\nshift\nfor w; do printf '%s\\tx y\\n' \"<$w>\"; done\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "tap"),
+		[]byte("#!/bin/sh\nshift\nfor w; do printf '%s\\tx y\\n' \"<$w>\"; done\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	_, script, _ := run(t, "completion", "bash")
@@ -357,12 +391,15 @@ func TestDoctor(t *testing.T) {
 		}
 		checks := []Check{
 			{"port", slow(OK("%d is free", 9400))},
-			{"token", func(context.Context) Result { return Warn("chmod 600 it", "others can read it") }},
+			{"token", func(context.Context) Result {
+				return Warn("chmod 600 it", "others can read it")
+			}},
 			{"runtime", slow(Fail("make runtime", "none found"))},
 		}
 		var out bytes.Buffer
 		err := Doctor(t.Context(), &Output{W: &out}, checks)
-		want := "ok    port: 9400 is free\nwarn  token: others can read it\n      chmod 600 it\nfail  runtime: none found\n      make runtime\n"
+		want :=
+			"ok    port: 9400 is free\nwarn  token: others can read it\n      chmod 600 it\nfail  runtime: none found\n      make runtime\n"
 		if AsError(err).Exit != ExitFailed || out.String() != want {
 			t.Errorf("%v, want Exit %v and %s\n%s", err, ExitFailed, want, out.String())
 		}
@@ -373,7 +410,8 @@ func TestDoctor(t *testing.T) {
 		if err := Doctor(t.Context(), &Output{W: &out, JSON: true}, checks[:2]); err != nil {
 			t.Error(err)
 		}
-		want = `[{"check":"port","status":"ok","detail":"9400 is free","cure":""},{"check":"token","status":"warn","detail":"others can read it","cure":"chmod 600 it"}]` + "\n"
+		want =
+			`[{"check":"port","status":"ok","detail":"9400 is free","cure":""},{"check":"token","status":"warn","detail":"others can read it","cure":"chmod 600 it"}]` + "\n"
 		if out.String() != want {
 			t.Errorf("printed %q, want %q", out.String(), want)
 		}
@@ -391,7 +429,8 @@ func TestTable(t *testing.T) {
 	}}
 	if err := o.Table(table, "no rows; make some"); err != nil || out.Len() > 0 ||
 		errs.String() != "no rows; make some\n" {
-		t.Errorf("empty: %v %q %q, want the note that there are no rows", err, out.String(), errs.String())
+		t.Errorf("empty: %v %q %q, want the note that there are no rows", err, out.String(),
+			errs.String())
 	}
 	table.Row("a-long-one", "busy", 1)
 	table.Row("b", "id\x1b[31mle\n", "")
@@ -412,7 +451,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A column goes only if no row has a cell there, and the cells of the others stay below their headings.
+// A column goes only if no row has a cell there, and the cells of the others stay below their
+// headings.
 func TestDropEmpty(t *testing.T) {
 	var out bytes.Buffer
 	columns := []string{"ID", "FILE", "GATEWAY"}
@@ -461,8 +501,8 @@ func TestShorten(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\ttext\nsecond": "plain\ttext\nsecond", "\x1b[1;31mred\x1b[0m": "red", "\x1b]0;title\x07x": "x",
-		"\x1b]8;;u\x1b\\x": "x", "a\rb\x07\x1b": "ab", "a\u202eb": "ab",
+		"plain\ttext\nsecond": "plain\ttext\nsecond", "\x1b[1;31mred\x1b[0m": "red",
+		"\x1b]0;title\x07x": "x", "\x1b]8;;u\x1b\\x": "x", "a\rb\x07\x1b": "ab", "a\u202eb": "ab",
 	} {
 		if got := Clean(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -479,7 +519,8 @@ func TestOutputIsHarmless(t *testing.T) {
 	spelt := `/src/\x1b[2J\x1b]0;x\x07\u009b8m\u202e\x0d`
 	if err := o.Printf("%s: %s\n", o.Paint(Red, "file"), path); err != nil ||
 		out.String() != "\x1b[31mfile\x1b[0m: "+spelt+"\n" {
-		t.Errorf("printed %q, %v, want no error and %q", out.String(), err, "\x1b[31mfile\x1b[0m: "+spelt+"\n")
+		t.Errorf("printed %q, %v, want no error and %q", out.String(), err,
+			"\x1b[31mfile\x1b[0m: "+spelt+"\n")
 	}
 	o.Notef("%v", errors.New("opening "+path))
 	if errs.String() != "opening "+spelt+"\n" {
@@ -487,9 +528,9 @@ func TestOutputIsHarmless(t *testing.T) {
 	}
 	out.Reset()
 	var back string
-	if err := o.Document(path); err != nil || strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e") ||
-		json.Unmarshal(out.Bytes(), &back) != nil ||
-		back != path {
+	if err := o.Document(path); err != nil ||
+		strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e") ||
+		json.Unmarshal(out.Bytes(), &back) != nil || back != path {
 		t.Errorf("as JSON %q, read as %q, %v", out.String(), back, err)
 	}
 	out.Reset()
@@ -534,7 +575,8 @@ func FuzzWords(f *testing.F) {
 			t.Fatalf("%q sorted to %q: %v", line, w.line(app), err)
 		}
 		if !slices.Equal(w.line(app), again.line(app)) {
-			t.Fatalf("%q sorted to %q, then to %q, want %q", line, w.line(app), again.line(app), again.line(app))
+			t.Fatalf("%q sorted to %q, then to %q, want %q", line, w.line(app), again.line(app),
+				again.line(app))
 		}
 		rest := line
 		for _, arg := range w.args {

@@ -94,7 +94,8 @@ func completeWords(ctx context.Context, app *ucli.App, line []string) {
 		before, prefix, current = append(slices.Clip(before), name), name+"=", value
 	}
 	// Bash hands over the part behind the "=" alone.
-	if n := len(before); n > 0 && strings.HasPrefix(before[n-1], "-") && strings.HasSuffix(before[n-1], "=") {
+	if n := len(before); n > 0 && strings.HasPrefix(before[n-1], "-") &&
+		strings.HasSuffix(before[n-1], "=") {
 		before = append(before[:n-1:n-1], strings.TrimSuffix(before[n-1], "="))
 	}
 	w, err := sortWords(app, before)
@@ -132,13 +133,17 @@ func completeFlags(app *ucli.App, w *words, offer func(word, description string)
 	}
 	for _, list := range slices.Backward(lists) {
 		for _, f := range describe(list) {
-			long := slices.IndexFunc(f.names, func(name string) bool { return strings.HasPrefix(name, "--") })
+			long := slices.IndexFunc(f.names, func(name string) bool {
+				return strings.HasPrefix(name, "--")
+			})
 			offer(f.names[max(long, 0)], f.usage)
 		}
 	}
 }
 
-func completeValue(ctx context.Context, app *ucli.App, w *words, offer func(word, description string)) {
+func completeValue(
+	ctx context.Context, app *ucli.App, w *words, offer func(word, description string),
+) {
 	if f, _ := w.definition(app, w.pending); f != nil {
 		if doc, ok := f.(ucli.DocGenerationFlag); ok {
 			if placeholder, _ := unquote(doc.GetUsage()); alternatives.MatchString(placeholder) {
@@ -153,7 +158,9 @@ func completeValue(ctx context.Context, app *ucli.App, w *words, offer func(word
 }
 
 // completeByCommand runs the command with its BashComplete in place of its action.
-func completeByCommand(ctx context.Context, app *ucli.App, w *words, offer func(word, description string)) {
+func completeByCommand(
+	ctx context.Context, app *ucli.App, w *words, offer func(word, description string),
+) {
 	c := w.command()
 	if c == nil || c.BashComplete == nil {
 		return
@@ -181,7 +188,8 @@ func joinEquals(line []string) []string {
 	for i, word := range line {
 		n := len(joined)
 		switch {
-		case word == "=" && n > 0 && strings.HasPrefix(joined[n-1], "--") && !strings.Contains(joined[n-1], "="):
+		case word == "=" && n > 0 && strings.HasPrefix(joined[n-1], "--") &&
+			!strings.Contains(joined[n-1], "="):
 			joined[n-1] += "="
 			if i == len(line)-1 {
 				joined = append(joined, "")

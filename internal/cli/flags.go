@@ -30,7 +30,8 @@ func WorkdirFlag() ucli.Flag {
 // VerboseFlag returns the flag -v or --verbose, which sets [Output].Verbose. Commands then report
 // their steps on stderr.
 func VerboseFlag() ucli.Flag {
-	return &ucli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell on stderr what is done"}
+	return &ucli.BoolFlag{Name: "verbose", Aliases: []string{"v"},
+		Usage: "tell on stderr what is done"}
 }
 
 // ConfigFlag returns the flag --config, which names the config file to read in place of all others.

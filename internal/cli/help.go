@@ -16,7 +16,8 @@ func printHelp(out io.Writer, app *ucli.App, w *words) error {
 	name, usage, description := w.name(app), app.Usage, app.Description
 	argsUsage, commands, flags := app.ArgsUsage, app.Commands, []ucli.Flag(nil)
 	if c := w.command(); c != nil {
-		usage, description, argsUsage, commands, flags = c.Usage, c.Description, c.ArgsUsage, c.Subcommands, c.Flags
+		usage, description, argsUsage, commands, flags = c.Usage, c.Description, c.ArgsUsage,
+			c.Subcommands, c.Flags
 	}
 	if usage != "" {
 		fmt.Fprintf(&b, "%s\n\n", sentence(usage))

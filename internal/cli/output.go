@@ -124,8 +124,8 @@ func (o *Output) Show(v any, text func() error) error {
 	return text()
 }
 
-// Result prints a result of one text: v as with [Output.Document] if --json is set, else the text as
-// with [Output.Printf].
+// Result prints a result of one text: v as with [Output.Document] if --json is set, else the text
+// as with [Output.Printf].
 func (o *Output) Result(v any, format string, args ...any) error {
 	return o.Show(v, func() error { return o.Printf(format, args...) })
 }
@@ -187,7 +187,8 @@ func Foreground(w io.Writer) bool {
 		return false
 	}
 	group, err := unix.IoctlGetInt(int(w.(*os.File).Fd()), unix.TIOCGPGRP)
-	return err != nil || group == unix.Getpgrp() // an error: a terminal that is not the controlling one
+	// an error: a terminal that is not the controlling one
+	return err != nil || group == unix.Getpgrp()
 }
 
 // Color reports whether to colour the output on w: yes if w is a terminal whose TERM is not dumb,

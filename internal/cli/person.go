@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Confirm asks the person at a terminal a question and reports whether the answer is yes. Without an
-// answer, it returns the cause of ctx's end.
+// Confirm asks the person at a terminal a question and reports whether the answer is yes. Without
+// an answer, it returns the cause of ctx's end.
 func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
 	answer := make(chan string, 1)
@@ -27,8 +27,8 @@ func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) 
 	}
 }
 
-// Browse opens a URL in the user's browser, which outlives the command. It reports false if it finds
-// no browser.
+// Browse opens a URL in the user's browser, which outlives the command. It reports false if it
+// finds no browser.
 func Browse(url string) bool {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {

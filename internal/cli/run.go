@@ -34,8 +34,12 @@ func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer
 
 // RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx.
 // Tests call it.
-func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return runApp(func() (context.Context, func()) { return ctx, func() {} }, app, args, stdin, stdout, stderr)
+func RunContext(
+	ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer,
+) int {
+	return runApp(func() (context.Context, func()) {
+		return ctx, func() {}
+	}, app, args, stdin, stdout, stderr)
 }
 
 // untilSignal returns a context that ends at a signal. Call stop when it is no longer needed.
@@ -58,8 +62,8 @@ func untilSignal() (_ context.Context, stop func()) {
 	}
 }
 
-// runApp runs an app. It calls start only for what may take its time: handling signals makes threads,
-// which the help and the version need not wait for.
+// runApp runs an app. It calls start only for what may take its time: handling signals makes
+// threads, which the help and the version need not wait for.
 func runApp(
 	start func() (context.Context, func()), app *ucli.App, args []string,
 	stdin io.Reader, stdout, stderr io.Writer,
@@ -102,11 +106,14 @@ func prepare(app *ucli.App, stdin io.Reader, stdout, stderr io.Writer) {
 		app.Commands = append(app.Commands, completionCommand(app.Name), manCommand())
 	}
 	for _, f := range []ucli.Flag{
-		&ucli.BoolFlag{Name: jsonFlag, Usage: "print JSON: one document, or one object a line for streams"},
+		&ucli.BoolFlag{Name: jsonFlag,
+			Usage: "print JSON: one document, or one object a line for streams"},
 		&ucli.BoolFlag{Name: helpFlag, Aliases: []string{"h"}, Usage: "show help and examples"},
 		&ucli.BoolFlag{Name: versionFlag, Usage: "print the version"},
 	} {
-		if !slices.ContainsFunc(app.Flags, func(have ucli.Flag) bool { return have.Names()[0] == f.Names()[0] }) {
+		if !slices.ContainsFunc(app.Flags, func(have ucli.Flag) bool {
+			return have.Names()[0] == f.Names()[0]
+		}) {
 			app.Flags = append(app.Flags, f)
 		}
 	}

@@ -64,7 +64,8 @@ func New(o Options) (*Client, error) {
 	var err error
 	c.base, c.source, err = discoverURL(o)
 	if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit == cli.ExitUnreachable {
-		c.missing, err = e, nil // returned by the first request: wrong arguments are reported before it
+		// returned by the first request: wrong arguments are reported before it
+		c.missing, err = e, nil
 	}
 	if err != nil {
 		return nil, err
@@ -76,8 +77,10 @@ func New(o Options) (*Client, error) {
 	c.tokenGiven = o.Token != "" || os.Getenv(EnvToken) != ""
 	// The token goes to the gateway alone: neither through a proxy nor after a redirect.
 	c.http = &http.Client{
-		Transport:     c.transport(o.Once),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: c.transport(o.Once),
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 	return c, nil
 }
@@ -86,7 +89,8 @@ func (c *Client) transport(once bool) http.RoundTripper {
 	if once {
 		return onceTransport{c}
 	}
-	return &http.Transport{Proxy: nil, DialContext: c.dial, DialTLSContext: c.dialTLS, DisableCompression: true}
+	return &http.Transport{Proxy: nil, DialContext: c.dial, DialTLSContext: c.dialTLS,
+		DisableCompression: true}
 }
 
 // URL returns the gateway's address with the scheme ws or wss, a host and a port, as providers
@@ -105,7 +109,9 @@ func sessionPath(id, rest string) string {
 	return p
 }
 
-func providerPath(name, rest string) string { return "/providers/" + url.PathEscape(name) + "/" + rest }
+func providerPath(name, rest string) string {
+	return "/providers/" + url.PathEscape(name) + "/" + rest
+}
 
 func get[T any](ctx context.Context, c *Client, path string, q url.Values) (T, error) {
 	var v T
@@ -134,13 +140,16 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return c.notGateway(fmt.Sprintf("the answer to %s %s is not what version 1 of its API gives", method, path))
+		return c.notGateway(
+			fmt.Sprintf("the answer to %s %s is not what version 1 of its API gives", method, path))
 	}
 	return nil
 }
 
 // send makes a request; an answer other than 2xx is an error.
-func (c *Client) send(ctx context.Context, method, path string, q url.Values, body any) (*http.Response, error) {
+func (c *Client) send(
+	ctx context.Context, method, path string, q url.Values, body any,
+) (*http.Response, error) {
 	if c.missing != nil {
 		return nil, c.missing
 	}
@@ -170,7 +179,8 @@ func (c *Client) send(ctx context.Context, method, path string, q url.Values, bo
 		return nil, c.broken(ctx, "asking it", err)
 	}
 	if c.Trace != nil {
-		c.Trace("%s %s: %s in %v", method, target, r.Status, time.Since(begin).Round(time.Millisecond))
+		c.Trace("%s %s: %s in %v", method, target, r.Status,
+			time.Since(begin).Round(time.Millisecond))
 	}
 	if r.StatusCode/100 == 2 {
 		return r, nil
@@ -190,16 +200,20 @@ func (c *Client) broken(ctx context.Context, doing string, err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
+		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled",
+			Err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Err: err,
-			Message: fmt.Sprintf("the gateway at %s did not answer in time; allow it longer with --timeout", c.URL())}
+			Message: fmt.Sprintf(
+				"the gateway at %s did not answer in time; allow it longer with --timeout",
+				c.URL())}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		if c.urlGiven {
 			err = ErrNone
 		}
 		return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Err: err,
-			Message: fmt.Sprintf("no gateway at %s (from %s); start one with: tapgw serve, or tapgw ensure",
+			Message: fmt.Sprintf(
+				"no gateway at %s (from %s); start one with: tapgw serve, or tapgw ensure",
 				c.URL(), c.source)}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
@@ -215,7 +229,8 @@ func (c *Client) refused(r *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(r.Body, maxFile))
 	var body adminapi.Error
 	if json.Unmarshal(data, &body) != nil || body.Error.Message == "" {
-		if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
+		if r.StatusCode != http.StatusTooManyRequests &&
+			r.StatusCode != http.StatusServiceUnavailable {
 			return c.notGateway("it answered " + r.Status)
 		}
 		body.Error.Message = "the gateway takes no requests now (" + r.Status + "); try again later"
@@ -255,7 +270,9 @@ func (c *Client) notGateway(why string) error {
 
 // stream makes a request and returns the lines of its answer as they come. The
 // sequence ends with an error, or with the answer.
-func stream(ctx context.Context, c *Client, method, path string, q url.Values, body any) iter.Seq2[[]byte, error] {
+func stream(
+	ctx context.Context, c *Client, method, path string, q url.Values, body any,
+) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		r, err := c.send(ctx, method, path, q, body)
 		if err != nil {
@@ -281,7 +298,9 @@ func decoded[T any](lines iter.Seq2[[]byte, error]) iter.Seq2[T, error] {
 		for line, err := range lines {
 			var v T
 			if err == nil && json.Unmarshal(line, &v) != nil {
-				err = cli.Failed("reading the gateway's answer: a line is not what version 1 of its API gives: %s",
+				err = cli.Failed(
+					"reading the gateway's answer: a line is not what version 1 of its "+
+						"API gives: %s",
 					cli.Shorten(string(line), 80))
 			}
 			if !yield(v, err) || err != nil {

@@ -113,7 +113,8 @@ func TestDiscovery(t *testing.T) {
 func TestDiscoveryRefusesWhatIsWrong(t *testing.T) {
 	dir := alone(t)
 	running(t, dir)
-	gateway, token := filepath.Join(dir, statedir.InfoFile), filepath.Join(dir, statedir.AdminTokenFile)
+	gateway, token := filepath.Join(dir, statedir.InfoFile),
+		filepath.Join(dir, statedir.AdminTokenFile)
 	for _, tc := range []struct {
 		o    Options
 		do   func()
@@ -129,8 +130,14 @@ func TestDiscoveryRefusesWhatIsWrong(t *testing.T) {
 		{Options{URL: "ws://h", Token: "a b"}, nil, 2,
 			"flag --token: the token has a character that tokens never have"},
 		{Options{}, func() { t.Setenv(EnvURL, "nope") }, 2, "TAP_GATEWAY_URL: "},
-		{Options{}, func() { t.Setenv(EnvURL, ""); t.Setenv(EnvToken, "a\tb") }, 2, "TAP_ADMIN_TOKEN: "},
-		{Options{}, func() { t.Setenv(EnvToken, ""); write(t, gateway, "{") }, 1, gateway + ": not valid JSON"},
+		{Options{}, func() {
+			t.Setenv(EnvURL, "")
+			t.Setenv(EnvToken, "a\tb")
+		}, 2, "TAP_ADMIN_TOKEN: "},
+		{Options{}, func() {
+			t.Setenv(EnvToken, "")
+			write(t, gateway, "{")
+		}, 1, gateway + ": not valid JSON"},
 		{Options{}, func() { write(t, gateway, `{"url":"x"}`) }, 1, gateway + ": url: "},
 		{Options{}, func() { _ = os.Chmod(gateway, 0o666) }, 5, "others can write it (mode 0666)"},
 		{Options{URL: "ws://h"}, func() { write(t, token, "adm-x"); _ = os.Chmod(token, 0o622) }, 5,
@@ -172,44 +179,70 @@ func TestRequests(t *testing.T) {
 	}{
 		{`{"url":"ws://h","sessions":2,"faults":[{"file":"f","line":3}]}`, "GET /api/v1/status",
 			func() (any, error) { return c.Status(ctx) },
-			adminapi.Status{URL: "ws://h", Sessions: 2, Faults: []adminapi.Fault{{File: "f", Line: 3}}}},
+			adminapi.Status{URL: "ws://h", Sessions: 2,
+				Faults: []adminapi.Fault{{File: "f", Line: 3}}}},
 		{`[{"id":"a"}]`, "GET /api/v1/sessions", func() (any, error) { return c.Sessions(ctx) },
 			[]adminapi.Session{{ID: "a"}}},
-		{`{"id":"a/b"}`, "GET /api/v1/sessions/a%2Fb", func() (any, error) { return c.Session(ctx, "a/b") },
+		{`{"id":"a/b"}`, "GET /api/v1/sessions/a%2Fb", func() (any, error) {
+			return c.Session(ctx, "a/b")
+		},
 			adminapi.Session{ID: "a/b"}},
 		{`{"id":"a"}`, `POST /api/v1/sessions {"host":"local","cwd":"/d"}`,
-			func() (any, error) { return c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: "/d"}) }, "a"},
-		{`{}`, "DELETE /api/v1/sessions/a", func() (any, error) { return nil, c.Stop(ctx, "a") }, nil},
-		{`{}`, `POST /api/v1/sessions/a/query {"prompt":"hi","mode":"immediate","detach":true}`, func() (any, error) {
-			return nil, c.Send(ctx, "a", adminapi.Query{Prompt: "hi", Mode: adminapi.ModeImmediate})
+			func() (any, error) {
+				return c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: "/d"})
+			}, "a"},
+		{`{}`, "DELETE /api/v1/sessions/a", func() (any, error) {
+			return nil, c.Stop(ctx, "a")
 		}, nil},
+		{`{}`, `POST /api/v1/sessions/a/query {"prompt":"hi","mode":"immediate","detach":true}`,
+			func() (any, error) {
+				return nil, c.Send(ctx, "a",
+					adminapi.Query{Prompt: "hi", Mode: adminapi.ModeImmediate})
+			}, nil},
 		{`{"dropped":["b"]}`, `POST /api/v1/sessions/a/interrupt {"reason":"why"}`,
 			func() (any, error) { return c.Interrupt(ctx, "a", "why") }, []string{"b"}},
-		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) { return nil, c.Foreground(ctx, "a") },
+		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) {
+			return nil, c.Foreground(ctx, "a")
+		},
 			nil},
 		{`{"token":"mcp-1"}`, `POST /api/v1/sessions/a/mcp-token {}`,
 			func() (any, error) { return c.MCPToken(ctx, "a") }, "mcp-1"},
 		{`{"token":"ptk-1"}`, `POST /api/v1/sessions/a/provider-token {}`,
 			func() (any, error) { return c.ProviderToken(ctx, "a") }, "ptk-1"},
 		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`,
-			func() (any, error) { return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"}) },
-			adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},
-		{`[{"stream":"s"}]`, `GET /api/v1/sessions/a/history?last=5&since=2026-01-02T02%3A04%3A05Z&stream=s&stream=t%40p`,
 			func() (any, error) {
-				return c.History(ctx, "a", HistoryQuery{Streams: []string{"s", "t@p"}, Last: 5, Since: since})
+				return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"})
+			},
+			adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},
+		{`[{"stream":"s"}]`,
+			`GET /api/v1/sessions/a/history?last=5&since=2026-01-02T02%3A04%3A05Z&stream=s&stream=t%40p`,
+			func() (any, error) {
+				return c.History(ctx, "a", HistoryQuery{Streams: []string{"s", "t@p"}, Last: 5,
+					Since: since})
 			}, []adminapi.StreamRow{{Stream: "s"}}},
-		{`{"data":{"n":1},"durationMs":7}`, `POST /api/v1/sessions/a/tools/echo/call {"args":{"x":1},"timeoutMs":1500}`,
+		{`{"data":{"n":1},"durationMs":7}`,
+			`POST /api/v1/sessions/a/tools/echo/call {"args":{"x":1},"timeoutMs":1500}`,
 			func() (any, error) {
 				call := adminapi.Call{Args: json.RawMessage(`{"x":1}`), TimeoutMs: new(int64(1500))}
 				return c.Call(ctx, "a", "echo", call)
 			}, adminapi.CallResult{Data: json.RawMessage(`{"n":1}`), DurationMs: 7}},
-		{`[]`, "GET /api/v1/providers", func() (any, error) { return c.Providers(ctx) }, []adminapi.Provider{}},
-		{`{"stopped":2}`, "POST /api/v1/providers/p/stop {}", func() (any, error) { return c.StopProvider(ctx, "p") },
+		{`[]`, "GET /api/v1/providers", func() (any, error) {
+			return c.Providers(ctx)
+		}, []adminapi.Provider{}},
+		{`{"stopped":2}`, "POST /api/v1/providers/p/stop {}", func() (any, error) {
+			return c.StopProvider(ctx, "p")
+		},
 			2},
-		{`[]`, "GET /api/v1/tools?session=a", func() (any, error) { return c.Tools(ctx, "a") }, []adminapi.Tool{}},
-		{`[]`, "GET /api/v1/tools", func() (any, error) { return c.Tools(ctx, "") }, []adminapi.Tool{}},
+		{`[]`, "GET /api/v1/tools?session=a", func() (any, error) {
+			return c.Tools(ctx, "a")
+		}, []adminapi.Tool{}},
+		{`[]`, "GET /api/v1/tools", func() (any, error) {
+			return c.Tools(ctx, "")
+		}, []adminapi.Tool{}},
 		{`[{"id":"m","multiplier":0.5}]`, "GET /api/v1/models?host=local",
-			func() (any, error) { return c.Models(ctx, "local") }, []adminapi.Model{{ID: "m", Multiplier: 0.5}}},
+			func() (any, error) {
+				return c.Models(ctx, "local")
+			}, []adminapi.Model{{ID: "m", Multiplier: 0.5}}},
 	} {
 		answer = tc.answer
 		result, err := tc.do()
@@ -226,10 +259,14 @@ func TestStreams(t *testing.T) {
 	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/query"):
-			_, _ = io.WriteString(w, `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`+"\n\n")
-			_, _ = io.WriteString(w, `{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`+"\n")
+			_, _ = io.WriteString(w,
+				`{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`+
+					"\n\n")
+			_, _ = io.WriteString(w,
+				`{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`+"\n")
 		case strings.HasSuffix(r.URL.Path, "/log"):
-			_, _ = fmt.Fprintf(w, `{"seq":1,"level":"info","source":"%s","message":"x"}`+"\n", r.URL.RawQuery)
+			_, _ = fmt.Fprintf(w, `{"seq":1,"level":"info","source":"%s","message":"x"}`+"\n",
+				r.URL.RawQuery)
 		case strings.HasSuffix(r.URL.Path, "/history"):
 			_, _ = io.WriteString(w, "garbage\n")
 		}
@@ -293,7 +330,8 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 		{500, 1, coded("INTERNAL"), "INTERNAL", "what is wrong"},
 		{503, 3, coded("INVALID_STATE"), "INVALID_STATE", "what is wrong"},
 		{504, 124, coded("TIMEOUT"), "TIMEOUT", "what is wrong"},
-		{404, 3, "page not found", "UNREACHABLE", "it answered 404 Not Found; name the gateway with --url"},
+		{404, 3, "page not found", "UNREACHABLE",
+			"it answered 404 Not Found; name the gateway with --url"},
 		{302, 3, "", "UNREACHABLE", "it answered 302 Found"},
 		{200, 3, "<html>", "UNREACHABLE", "is not what version 1 of its API gives"},
 		{429, 5, "slow down", "FAILED", "takes no requests now"},
@@ -302,13 +340,15 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 		_, err := c.Sessions(t.Context())
 		e, ok := errors.AsType[*cli.Error](err)
 		if !ok || e.Exit != tc.exit || e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
-			t.Errorf("%d %s: got %+v, want exit %d, %s, …%s…", tc.status, tc.body, e, tc.exit, tc.code, tc.says)
+			t.Errorf("%d %s: got %+v, want exit %d, %s, …%s…", tc.status, tc.body, e, tc.exit,
+				tc.code, tc.says)
 		}
 	}
 	c.Close()
 	c.token, c.tokenSource = "", "/x/.admin-token"
 	want := "no admin token: give --token or TAP_ADMIN_TOKEN (there is no /x/.admin-token)"
-	if _, err := c.Sessions(t.Context()); cli.AsError(err).Exit != cli.ExitRefused || err.Error() != want {
+	if _, err := c.Sessions(t.Context()); cli.AsError(err).Exit != cli.ExitRefused ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -326,8 +366,10 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Sessions(t.Context())
-	want := fmt.Sprintf("no gateway at ws://%s (from --url); start one with: tapgw serve, or tapgw ensure", address)
-	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || e.Code != cli.CodeUnreachable || e.Message != want {
+	want := fmt.Sprintf(
+		"no gateway at ws://%s (from --url); start one with: tapgw serve, or tapgw ensure", address)
+	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || e.Code != cli.CodeUnreachable ||
+		e.Message != want {
 		t.Errorf("got %+v, want exit %d and %s", e, cli.ExitUnreachable, want)
 	}
 	for _, err := range c.Live(t.Context(), "a") {
@@ -357,7 +399,8 @@ func TestContextEndsCalls(t *testing.T) {
 	go func() { <-asked; cancel() }()
 	for _, err := range c.Live(ctx, "a") {
 		if e := cli.AsError(err); e.Exit != cli.ExitFailed || e.Code != cli.CodeCancelled {
-			t.Errorf("cancelled: got %+v, want exit %d and %s", e, cli.ExitFailed, cli.CodeCancelled)
+			t.Errorf("cancelled: got %+v, want exit %d and %s", e, cli.ExitFailed,
+				cli.CodeCancelled)
 		}
 	}
 }

@@ -28,7 +28,9 @@ var dialer = net.Dialer{Timeout: dialTimeout}
 // Dial opens a WebSocket at a path of the gateway: "/" for a provider, "/host" for a session host.
 // Before it, the gateway has proved that it knows the token; nothing else was sent. The error is a
 // [cli.Error]; if the gateway refused the upgrade, the response says how.
-func (c *Client) Dial(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
+func (c *Client) Dial(
+	ctx context.Context, path string, header http.Header,
+) (*websocket.Conn, *http.Response, error) {
 	if c.missing != nil {
 		return nil, nil, c.missing
 	}
@@ -96,7 +98,8 @@ func (c *Client) proven(ctx context.Context, conn net.Conn, host string) (net.Co
 func (c *Client) prove(conn net.Conn, host string) error {
 	if c.token == "" {
 		return &cli.Error{Exit: cli.ExitRefused, Code: codeUnauthorized,
-			Message: fmt.Sprintf("no admin token: give --token or %s (there is no %s)", EnvToken, c.tokenSource)}
+			Message: fmt.Sprintf("no admin token: give --token or %s (there is no %s)", EnvToken,
+				c.tokenSource)}
 	}
 	q := proof.NewQuestion(c.token)
 	r, err := http.NewRequest(http.MethodGet, "http://"+host+"/healthz", nil)
@@ -116,7 +119,8 @@ func (c *Client) prove(conn net.Conn, host string) error {
 	err = q.Check(answer.Header.Get(proof.AnswerHeader), conn.RemoteAddr())
 	if _, relayed := errors.AsType[*proof.RelayedError](err); relayed {
 		if !c.urlGiven || !c.tokenGiven {
-			return c.stranger(err.Error() + "; if that is a tunnel of yours, give both " + c.urlFlag + " and --token")
+			return c.stranger(err.Error() + "; if that is a tunnel of yours, give both " +
+				c.urlFlag + " and --token")
 		}
 	} else if err != nil {
 		if c.tokenGiven && answer.StatusCode >= http.StatusBadRequest {
@@ -134,13 +138,16 @@ func (c *Client) prove(conn net.Conn, host string) error {
 // It does not advise to start another gateway, which would not help.
 func (c *Client) silent() error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
-		Message: fmt.Sprintf("the program at %s (from %s) did not answer within %v: your gateway hangs, "+
-			"or another program has its port; tapgw doctor says what to do", c.URL(), c.source, proofTimeout)}
+		Message: fmt.Sprintf(
+			"the program at %s (from %s) did not answer within %v: your gateway hangs, "+
+				"or another program has its port; tapgw doctor says what to do", c.URL(), c.source,
+			proofTimeout)}
 }
 
 // stranger is the error when the program at the URL is not the gateway that the token is for.
 func (c *Client) stranger(why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
 		Message: fmt.Sprintf("the program at %s (from %s) is not your gateway: %s; "+
-			"start yours with: tapgw ensure, or name it with %s", c.URL(), c.source, why, c.urlFlag)}
+			"start yours with: tapgw ensure, or name it with %s", c.URL(), c.source, why,
+			c.urlFlag)}
 }

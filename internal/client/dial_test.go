@@ -40,7 +40,9 @@ func (h *heard) String() string {
 
 // impostor listens until the test ends, answers each request with what answer
 // returns, and keeps what it heard.
-func impostor(t *testing.T, network, address string, answer func(request *http.Request) string) (url string, h *heard) {
+func impostor(
+	t *testing.T, network, address string, answer func(request *http.Request) string,
+) (url string, h *heard) {
 	t.Helper()
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -98,7 +100,9 @@ func TestImpostorHearsNothing(t *testing.T) {
 		answer func(*http.Request) string
 		says   string
 	}{
-		"a web server": {func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi" },
+		"a web server": {func(*http.Request) string {
+			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+		},
 			"it could not prove that it knows the token"},
 		"an earlier answer": {func(*http.Request) string {
 			return "HTTP/1.1 200 OK\r\nTapgw-Proof: 00 127.0.0.1:1\r\nContent-Length: 0\r\n\r\n"
@@ -110,7 +114,9 @@ func TestImpostorHearsNothing(t *testing.T) {
 		"a relay": {relay, "it passes connections on: "},
 		"no HTTP": {func(*http.Request) string { return "220 smtp.example ESMTP\r\n" },
 			"it does not answer as a gateway does"},
-		"more than asked": {func(r *http.Request) string { return relay(r) + "HTTP/1.1 200 OK\r\n\r\n" },
+		"more than asked": {func(r *http.Request) string {
+			return relay(r) + "HTTP/1.1 200 OK\r\n\r\n"
+		},
 			"it passes connections on"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +131,8 @@ func TestImpostorHearsNothing(t *testing.T) {
 			err = c.Send(t.Context(), "s", adminapi.Query{Prompt: prompt})
 			if e := cli.AsError(err); e.Exit != cli.ExitUnreachable ||
 				!strings.Contains(e.Message, "is not your gateway: "+tc.says) {
-				t.Errorf("got exit %d: %v; want %d and …%s…", e.Exit, err, cli.ExitUnreachable, tc.says)
+				t.Errorf("got exit %d: %v; want %d and …%s…", e.Exit, err, cli.ExitUnreachable,
+					tc.says)
 			}
 			_, err = Host(t.Context(), Options{URL: url}, HostOptions{Name: "x", CWD: "/"})
 			if exit := cli.AsError(err).Exit; exit != cli.ExitUnreachable {
@@ -135,8 +142,8 @@ func TestImpostorHearsNothing(t *testing.T) {
 			if exit := cli.AsError(err).Exit; exit != cli.ExitUnreachable {
 				t.Errorf("a WebSocket: got exit %d: %v, want %d", exit, err, cli.ExitUnreachable)
 			}
-			if text := h.String(); strings.Contains(text, secret) || strings.Contains(text, prompt) ||
-				!strings.Contains(text, "GET /healthz") {
+			if text := h.String(); strings.Contains(text, secret) ||
+				strings.Contains(text, prompt) || !strings.Contains(text, "GET /healthz") {
 				t.Errorf("it was sent %q, want the question alone", text)
 			}
 		})
@@ -147,9 +154,10 @@ func TestImpostorHearsNothing(t *testing.T) {
 func TestTunnelThatWasNamed(t *testing.T) {
 	const secret = "adm-secret"
 	alone(t)
-	gateway := httptest.NewServer(taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "[]")
-	}), secret))
+	gateway := httptest.NewServer(
+		taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "[]")
+		}), secret))
 	defer gateway.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -183,8 +191,8 @@ func TestTunnelThatWasNamed(t *testing.T) {
 	}
 }
 
-// A listener that says nothing may be a gateway that hangs: nobody is told that it is none, nor to start one. It is not
-// waited for until the command's own time is over.
+// A listener that says nothing may be a gateway that hangs: nobody is told that it is none, nor to
+// start one. It is not waited for until the command's own time is over.
 func TestSilentListener(t *testing.T) {
 	dir := alone(t)
 	write(t, dir+"/"+statedir.AdminTokenFile, "adm-secret")
@@ -219,7 +227,9 @@ func TestSilentListener(t *testing.T) {
 func TestKilledGatewayIsNone(t *testing.T) {
 	dir := alone(t)
 	url, h := impostor(t,
-		"tcp", "127.0.0.1:0", func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]" })
+		"tcp", "127.0.0.1:0", func(*http.Request) string {
+			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
+		})
 	write(t, dir+"/"+statedir.InfoFile, `{"url":"`+url+`","pid":1}`)
 	write(t, dir+"/"+statedir.AdminTokenFile, "adm-secret")
 	ends := running(t, dir)
@@ -236,16 +246,19 @@ func TestKilledGatewayIsNone(t *testing.T) {
 		}
 		_, err = c.Sessions(t.Context())
 		c.Close()
-		if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, tc.says) {
+		if e := cli.AsError(err); e.Exit != cli.ExitUnreachable ||
+			!strings.Contains(e.Message, tc.says) {
 			t.Errorf("alive %v: got exit %d: %v, want …%s…", tc.alive, e.Exit, err, tc.says)
 		}
 	}
-	if text := h.String(); strings.Contains(text, "adm-secret") || strings.Count(text, "GET ") != 1 {
+	if text := h.String(); strings.Contains(text, "adm-secret") ||
+		strings.Count(text, "GET ") != 1 {
 		t.Errorf("it was sent %q, want one question without the token", text)
 	}
 }
 
-// Somebody may have removed the file of a gateway that runs: that is no reason to go on as if there were none.
+// Somebody may have removed the file of a gateway that runs: that is no reason to go on as if there
+// were none.
 func TestGatewayWithoutItsFileIsNotNone(t *testing.T) {
 	dir := alone(t)
 	for _, isRunning := range []bool{false, true} {
@@ -259,8 +272,8 @@ func TestGatewayWithoutItsFileIsNotNone(t *testing.T) {
 		_, err = c.Sessions(t.Context())
 		c.Close()
 		if cli.AsError(err).Exit != cli.ExitUnreachable || errors.Is(err, ErrNone) == isRunning {
-			t.Errorf("a gateway runs %v: got %v, want exit %d, and no gateway %v", isRunning, err, cli.ExitUnreachable,
-				!isRunning)
+			t.Errorf("a gateway runs %v: got %v, want exit %d, and no gateway %v", isRunning, err,
+				cli.ExitUnreachable, !isRunning)
 		}
 	}
 }

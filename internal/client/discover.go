@@ -88,9 +88,11 @@ func discoverURL(o Options) (base, source string, err error) {
 	case err != nil:
 		return "", "", cli.Failed("looking for the gateway: %v", err)
 	case isMissing && alive: // a caller that can do without a gateway must not do so now
-		return "", "", &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
-			"a gateway runs, but there is no %s: it starts or ends, or somebody has removed the file; "+
-				"try again, or stop the gateway and start it again", file)}
+		return "", "", &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+			Message: fmt.Sprintf(
+				"a gateway runs, but there is no %s: it starts or ends, or somebody has "+
+					"removed the file; "+
+					"try again, or stop the gateway and start it again", file)}
 	case isMissing:
 		return "", "", noGateway(o, "there is no "+file)
 	case !alive: // the gateway was killed, and any program may have its port now
@@ -98,10 +100,12 @@ func discoverURL(o Options) (base, source string, err error) {
 	}
 	var gateway struct{ URL string } // of [statedir.Info]: a hook has no time to read the rest
 	if err := json.Unmarshal(data, &gateway); err != nil {
-		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give %s", file, o.flag())
+		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give %s",
+			file, o.flag())
 	}
 	if base, err = httpURL(gateway.URL); err != nil {
-		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give %s", file, err, o.flag())
+		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give %s", file, err,
+			o.flag())
 	}
 	return base, file, nil
 }
@@ -153,7 +157,9 @@ func discoverToken(given string) (token, source string, err error) {
 	// A header can't hold such a character. The error does not show the token.
 	for _, r := range token {
 		if r <= ' ' || r > '~' {
-			return "", "", cli.Usage("%s: the token has a character that tokens never have; copy it again", source)
+			return "", "",
+				cli.Usage("%s: the token has a character that tokens never have; copy it again",
+					source)
 		}
 	}
 	return token, source, nil
@@ -178,7 +184,8 @@ func readOwn(path string) ([]byte, error) {
 	}
 	if err != nil {
 		return nil, &cli.Error{Exit: cli.ExitRefused, Code: codeUnauthorized, Err: err,
-			Message: fmt.Sprintf("reading %s: %v; does the gateway run as another user?", path, errors.Unwrap(err))}
+			Message: fmt.Sprintf("reading %s: %v; does the gateway run as another user?", path,
+				errors.Unwrap(err))}
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
@@ -186,11 +193,14 @@ func readOwn(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, cli.Failed("reading %s: not a regular file; remove it and restart the gateway", path)
+		return nil, cli.Failed("reading %s: not a regular file; remove it and restart the gateway",
+			path)
 	}
 	if why := foreign(info); why != "" {
 		return nil, &cli.Error{Exit: cli.ExitRefused, Code: codeUnauthorized,
-			Message: fmt.Sprintf("reading %s: %s, so it is not trusted; remove it and restart the gateway", path, why)}
+			Message: fmt.Sprintf(
+				"reading %s: %s, so it is not trusted; remove it and restart the gateway", path,
+				why)}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
@@ -209,14 +219,17 @@ func httpURL(s string) (string, error) {
 		}
 		return "", fmt.Errorf("%q is not a URL, want one like %s", s, exampleURL)
 	}
-	scheme, ok := map[string]string{"ws": "http", "http": "http", "wss": "https", "https": "https"}[u.Scheme]
+	scheme, ok := map[string]string{"ws": "http", "http": "http", "wss": "https",
+		"https": "https"}[u.Scheme]
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%q is not a gateway's URL, want one like %s", u.Redacted(), exampleURL)
+		return "", fmt.Errorf("%q is not a gateway's URL, want one like %s", u.Redacted(),
+			exampleURL)
 	case u.Hostname() == "":
 		return "", fmt.Errorf("%q names no host, want one like %s", u.Redacted(), exampleURL)
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return "", fmt.Errorf("%q must be a scheme, a host and a port only, like %s", u.Redacted(), exampleURL)
+		return "", fmt.Errorf("%q must be a scheme, a host and a port only, like %s", u.Redacted(),
+			exampleURL)
 	}
 	return scheme + "://" + u.Host, nil
 }

@@ -45,7 +45,9 @@ type SessionEvent struct {
 // FollowSession yields the events of a session: at most the last few that have happened, and then
 // each new one. After [adminapi.EventEnded] it ends; it ends with an error if the gateway goes away
 // (docs/admin-api.md, GET /api/v1/sessions/{id}/events).
-func (c *Client) FollowSession(ctx context.Context, id string, last int) iter.Seq2[SessionEvent, error] {
+func (c *Client) FollowSession(
+	ctx context.Context, id string, last int,
+) iter.Seq2[SessionEvent, error] {
 	return func(yield func(SessionEvent, error) bool) {
 		q := url.Values{"last": {strconv.Itoa(last)}}
 		for e, err := range events(ctx, c, sessionPath(id, "events"), q) {
@@ -58,7 +60,9 @@ func (c *Client) FollowSession(ctx context.Context, id string, last int) iter.Se
 }
 
 // events yields the server-sent events of an answer.
-func events(ctx context.Context, c *Client, path string, q url.Values) iter.Seq2[SessionEvent, error] {
+func events(
+	ctx context.Context, c *Client, path string, q url.Values,
+) iter.Seq2[SessionEvent, error] {
 	return func(yield func(SessionEvent, error) bool) {
 		var e SessionEvent
 		for line, err := range stream(ctx, c, http.MethodGet, path, q, nil) {

@@ -18,7 +18,8 @@ func TestWatch(t *testing.T) {
 			!slices.Equal(got, []string{"sessions", "pairings"}) {
 			t.Errorf("got a request for %s, want the events sessions and pairings", r.URL)
 		}
-		_, _ = io.WriteString(w, "retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\n")
+		_, _ = io.WriteString(w,
+			"retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\n")
 		_, _ = io.WriteString(w, "event: pairings\ndata: []\nid: 1.2\n\nevent: sessions\ndata: [1")
 	})
 	var got []string
@@ -58,7 +59,8 @@ func TestWatchEnds(t *testing.T) {
 }
 
 func TestFollowSession(t *testing.T) {
-	text := "event: timeline\ndata: {}\nid: 1.1.0.0\n\nevent: live\ndata: {\"callback\":\"onIdle\"}\nid: 1.1.1.0\n\n"
+	text :=
+		"event: timeline\ndata: {}\nid: 1.1.0.0\n\nevent: live\ndata: {\"callback\":\"onIdle\"}\nid: 1.1.1.0\n\n"
 	for _, tt := range []struct {
 		name, text string
 		want       []string
@@ -70,7 +72,8 @@ func TestFollowSession(t *testing.T) {
 	} {
 		c := asks(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/api/v1/sessions/s/events" || r.URL.Query().Get("last") != "7" {
-				t.Errorf("%s: got a request for %s, want the last 7 events of session s", tt.name, r.URL)
+				t.Errorf("%s: got a request for %s, want the last 7 events of session s", tt.name,
+					r.URL)
 			}
 			_, _ = io.WriteString(w, tt.text)
 		})
@@ -84,7 +87,8 @@ func TestFollowSession(t *testing.T) {
 			got = append(got, e.Name)
 		}
 		if !slices.Equal(got, tt.want) || exit != tt.exit {
-			t.Errorf("%s: got %q and exit %d, want %q and exit %d", tt.name, got, exit, tt.want, tt.exit)
+			t.Errorf("%s: got %q and exit %d, want %q and exit %d", tt.name, got, exit, tt.want,
+				tt.exit)
 		}
 	}
 }

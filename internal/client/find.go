@@ -52,12 +52,15 @@ func resolve(word string, sessions []adminapi.Session) (string, error) {
 	case len(sessions) == 0:
 		return "", cli.NotFound("%s", NoSessions)
 	case len(found) == 0:
-		return "", cli.NotFound("no session has the ID or label %q, nor an ID that begins so; there are: %s",
-			word, Candidates(named))
+		return "",
+			cli.NotFound(
+				"no session has the ID or label %q, nor an ID that begins so; there are: %s",
+				word, Candidates(named))
 	case word == "":
 		return "", cli.Usage("which session? give the ID or label of one of: %s", Candidates(found))
 	}
-	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word, Candidates(found))
+	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word,
+		Candidates(found))
 }
 
 // Named is a session with the names by which a user can mean it. ID is never empty. Label is "" for

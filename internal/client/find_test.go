@@ -35,7 +35,8 @@ func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
 		{"x", nil, "", false, 4, NoSessions},
 		{"x", []adminapi.Session{a, b}, "", false, 4,
 			`no session has the ID or label "x", nor an ID that begins so; there are: a (one), b (two)`},
-		{"", []adminapi.Session{a, b}, "", false, 2, "which session? give the ID or label of one of: a (one), b (two)"},
+		{"", []adminapi.Session{a, b}, "", false, 2,
+			"which session? give the ID or label of one of: a (one), b (two)"},
 		{"", []adminapi.Session{a, front}, "", true, 2,
 			"which session? give the ID or label of one of: a (one), f (two)"},
 		{"a", []adminapi.Session{ab, {ID: "ac"}, b}, "", false, 2,
@@ -46,9 +47,10 @@ func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
 		{"a", []adminapi.Session{ab, {ID: "z", Label: "a"}}, "", false, 2,
 			`session "a" is ambiguous; give the ID of one of: ab, z (a)`},
 	} {
-		web := httptest.NewServer(taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(tc.sessions)
-		}), "t"))
+		web := httptest.NewServer(
+			taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_ = json.NewEncoder(w).Encode(tc.sessions)
+			}), "t"))
 		gw, err := New(Options{URL: web.URL, Token: "t"})
 		if err != nil {
 			t.Fatal(err)

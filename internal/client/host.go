@@ -55,7 +55,8 @@ type HostOptions struct {
 	CWD           string // absolute
 	Model         string
 
-	Tools     func(tools []protocol.HostTool) // the providers' tools changed; the list replaces the last one
+	// the providers' tools changed; the list replaces the last one
+	Tools     func(tools []protocol.HostTool)
 	Send      func(p protocol.HostPrompt)     // a prompt for the session
 	Log       func(level, message string)     // for the timeline of the person at the session
 	Interrupt func(reason string)             // stop the turn
@@ -251,7 +252,8 @@ func (h *HostSession) handle(req *jsonrpc2.Request) *jsonrpc2.Error {
 		return withParams(req, func(p protocol.HostInterrupt) { h.o.Interrupt(p.Reason) })
 	}
 	return &jsonrpc2.Error{
-		Code: jsonrpc2.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", req.Method),
+		Code: jsonrpc2.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q",
+			req.Method),
 	}
 }
 
@@ -312,7 +314,9 @@ func (h *HostSession) waitConnected(ctx context.Context) (*jsonrpc2.Conn, error)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-patience.C:
-		return nil, errors.New("no connection to the gateway of this session; start it again with: tapgw ensure")
+		return nil,
+			errors.New(
+				"no connection to the gateway of this session; start it again with: tapgw ensure")
 	case <-h.done:
 		return nil, h.endError()
 	case <-connected:
@@ -354,10 +358,12 @@ func (h *HostSession) CallTool(
 	ctx context.Context, callID, name string, args json.RawMessage,
 ) (adminapi.CallResult, error) {
 	var r adminapi.CallResult
-	params := protocol.HostToolCall{SessionID: h.ID(), CallID: callID, Name: name, Args: protocol.Raw(args)}
+	params := protocol.HostToolCall{SessionID: h.ID(), CallID: callID, Name: name,
+		Args: protocol.Raw(args)}
 	err := h.call(ctx, protocol.MethodToolCall, params, &r)
 	if ctx.Err() != nil {
-		h.notify(protocol.MethodToolCancel, protocol.HostToolCancel{CallID: callID, Reason: protocol.ReasonInterrupted})
+		h.notify(protocol.MethodToolCancel,
+			protocol.HostToolCancel{CallID: callID, Reason: protocol.ReasonInterrupted})
 	}
 	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = ErrLost
@@ -383,7 +389,9 @@ func (h *HostSession) PreToolUse(
 // UserPrompt reports a prompt before its turn and returns the text that the providers add to it,
 // which may be "". source is the source of the [protocol.HostPrompt], "" for a prompt of the user
 // (docs/protocol.md, Session hosts: hook/userPrompt).
-func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (addition string, err error) {
+func (h *HostSession) UserPrompt(
+	ctx context.Context, prompt, source string,
+) (addition string, err error) {
 	var r protocol.HostPromptContext
 	params := protocol.HostUserPrompt{SessionID: h.ID(), Prompt: &prompt, Source: source}
 	err = h.ask(ctx, protocol.MethodUserPrompt, params, &r)
@@ -393,7 +401,8 @@ func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (ad
 // Event reports one of the four session events to the providers that subscribe to it. Without a
 // connection the event is dropped (docs/protocol.md, Subscriptions).
 func (h *HostSession) Event(event string, data any) {
-	h.notify(protocol.MethodEvent, protocol.HostEvent[any]{SessionID: h.ID(), Event: event, Data: data})
+	h.notify(protocol.MethodEvent, protocol.HostEvent[any]{SessionID: h.ID(), Event: event,
+		Data: data})
 }
 
 // Busy reports that a turn runs, so that the gateway queues prompts of providers until
@@ -412,7 +421,8 @@ func (h *HostSession) Idle(ctx context.Context) (injects int) {
 	h.mu.Unlock()
 	var r protocol.HostUpdated
 	if conn != nil {
-		_ = conn.Call(ctx, protocol.MethodUpdate, protocol.HostUpdate{ID: h.ID(), State: protocol.HostIdle}, &r)
+		_ = conn.Call(ctx, protocol.MethodUpdate,
+			protocol.HostUpdate{ID: h.ID(), State: protocol.HostIdle}, &r)
 	}
 	return r.Injects
 }
@@ -443,7 +453,8 @@ func (h *HostSession) Close(ctx context.Context, reason string) {
 	h.mu.Unlock()
 	if conn != nil {
 		if ended == nil {
-			_ = conn.Call(ctx, protocol.MethodEnd, protocol.HostEnd{ID: h.ID(), Reason: reason}, nil)
+			_ = conn.Call(ctx, protocol.MethodEnd, protocol.HostEnd{ID: h.ID(), Reason: reason},
+				nil)
 		}
 		_ = conn.Close()
 	}

@@ -95,7 +95,9 @@ func (c *Client) Send(ctx context.Context, id string, q adminapi.Query) error {
 // Query gives a session a prompt and yields each callback of its turn as it comes. The last line
 // has End, and in it the error of a turn that failed. An error of the sequence means that the
 // request itself failed (docs/admin-api.md, POST /api/v1/sessions/{id}/query).
-func (c *Client) Query(ctx context.Context, id string, q adminapi.Query) iter.Seq2[LiveLine, error] {
+func (c *Client) Query(
+	ctx context.Context, id string, q adminapi.Query,
+) iter.Seq2[LiveLine, error] {
 	q.Detach = false
 	return decoded[LiveLine](stream(ctx, c, http.MethodPost, sessionPath(id, "query"), nil, q))
 }
@@ -144,7 +146,8 @@ func (c *Client) Live(ctx context.Context, id string) iter.Seq2[LiveLine, error]
 // beginnings of the prompts that were queued behind the turn and are dropped with it; the list may
 // be empty (docs/admin-api.md, POST /api/v1/sessions/{id}/interrupt).
 func (c *Client) Interrupt(ctx context.Context, id, reason string) (dropped []string, err error) {
-	answer, err := post[adminapi.Interrupted](ctx, c, sessionPath(id, "interrupt"), adminapi.Interrupt{Reason: reason})
+	answer, err := post[adminapi.Interrupted](ctx, c, sessionPath(id, "interrupt"),
+		adminapi.Interrupt{Reason: reason})
 	return answer.Dropped, err
 }
 
@@ -157,7 +160,8 @@ func (c *Client) Queue(ctx context.Context) ([]adminapi.QueuedPrompt, error) {
 // prompt does not wait, and with INVALID_STATE if the agent has it (docs/admin-api.md, DELETE
 // /api/v1/sessions/{id}/queue/{prompt}).
 func (c *Client) CancelQueued(ctx context.Context, id, prompt string) error {
-	return c.do(ctx, http.MethodDelete, sessionPath(id, "queue/"+url.PathEscape(prompt)), nil, nil, nil)
+	return c.do(ctx, http.MethodDelete, sessionPath(id, "queue/"+url.PathEscape(prompt)), nil, nil,
+		nil)
 }
 
 // SendQueued sends a prompt that waits into the turn that runs, with the errors of
@@ -186,14 +190,16 @@ func (c *Client) MCPToken(ctx context.Context, id string) (string, error) {
 // ProviderToken makes a token with which a provider binds a session, and no other one. It ends with
 // the session (docs/admin-api.md, POST /api/v1/sessions/{id}/provider-token).
 func (c *Client) ProviderToken(ctx context.Context, id string) (string, error) {
-	answer, err := post[adminapi.ProviderToken](ctx, c, sessionPath(id, "provider-token"), adminapi.Nothing{})
+	answer, err := post[adminapi.ProviderToken](ctx, c, sessionPath(id, "provider-token"),
+		adminapi.Nothing{})
 	return answer.Token, err
 }
 
 // Rename gives a session another label, one line of at most 200 characters. Provider files that
 // name labels follow the change (docs/admin-api.md, POST /api/v1/sessions/{id}/rename).
 func (c *Client) Rename(ctx context.Context, id, label string) error {
-	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "rename"), adminapi.RenameRequest{Label: label})
+	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "rename"),
+		adminapi.RenameRequest{Label: label})
 	return err
 }
 
@@ -246,14 +252,19 @@ func stamp(t time.Time) string {
 
 // Timeline yields the lines of a session's timeline, oldest first. With q.Follow it goes on with
 // new lines until the session ends or ctx does (docs/admin-api.md, GET /api/v1/sessions/{id}/log).
-func (c *Client) Timeline(ctx context.Context, id string, q LogQuery) iter.Seq2[adminapi.TimelineLine, error] {
-	return decoded[adminapi.TimelineLine](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q.values(), nil))
+func (c *Client) Timeline(
+	ctx context.Context, id string, q LogQuery,
+) iter.Seq2[adminapi.TimelineLine, error] {
+	return decoded[adminapi.TimelineLine](stream(ctx, c, http.MethodGet, sessionPath(id, "log"),
+		q.values(), nil))
 }
 
 // RuntimeEvents yields the buffered events of a session's runtime, each as the gateway sent it: an
 // [adminapi.RuntimeEvent]. With q.Follow it goes on until the session ends. It fails with
 // INVALID_STATE for a session without a runtime (docs/admin-api.md, GET /api/v1/sessions/{id}/log).
-func (c *Client) RuntimeEvents(ctx context.Context, id string, q LogQuery) iter.Seq2[json.RawMessage, error] {
+func (c *Client) RuntimeEvents(
+	ctx context.Context, id string, q LogQuery,
+) iter.Seq2[json.RawMessage, error] {
 	v := q.values()
 	v.Set("events", "1")
 	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), v, nil))
@@ -263,7 +274,8 @@ func (c *Client) RuntimeEvents(ctx context.Context, id string, q LogQuery) iter.
 // [adminapi.RecordingStart], then each an [adminapi.RecordingLine] (docs/recordings.md). Tokens are
 // removed.
 func (c *Client) Record(ctx context.Context, id string) iter.Seq2[json.RawMessage, error] {
-	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "recording"), nil, nil))
+	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "recording"),
+		nil, nil))
 }
 
 // Usage returns the tokens that a session's models read and wrote, and their cost: in all, by model
@@ -314,23 +326,31 @@ func (q HistoryQuery) values() url.Values {
 
 // History returns entries of a session's streams that match q, newest first (docs/admin-api.md, GET
 // /api/v1/sessions/{id}/history). It may be empty.
-func (c *Client) History(ctx context.Context, id string, q HistoryQuery) ([]adminapi.StreamRow, error) {
+func (c *Client) History(
+	ctx context.Context, id string, q HistoryQuery,
+) ([]adminapi.StreamRow, error) {
 	return get[[]adminapi.StreamRow](ctx, c, sessionPath(id, "history"), q.values())
 }
 
 // FollowHistory yields the entries of [Client.History], but oldest first, and then each new one
 // until the session ends or ctx does (docs/admin-api.md, GET /api/v1/sessions/{id}/history).
-func (c *Client) FollowHistory(ctx context.Context, id string, q HistoryQuery) iter.Seq2[adminapi.StreamRow, error] {
+func (c *Client) FollowHistory(
+	ctx context.Context, id string, q HistoryQuery,
+) iter.Seq2[adminapi.StreamRow, error] {
 	v := q.values()
 	v.Set("follow", "1")
-	return decoded[adminapi.StreamRow](stream(ctx, c, http.MethodGet, sessionPath(id, "history"), v, nil))
+	return decoded[adminapi.StreamRow](stream(ctx, c, http.MethodGet, sessionPath(id, "history"), v,
+		nil))
 }
 
 // Call calls a tool as the session's model would, through gates and limits. A call that failed is
 // no error: the result has an ErrorCode. A tool that does not exist is [cli.ExitNotFound]
 // (docs/admin-api.md, POST /api/v1/sessions/{id}/tools/{name}/call).
-func (c *Client) Call(ctx context.Context, id, tool string, call adminapi.Call) (adminapi.CallResult, error) {
-	return post[adminapi.CallResult](ctx, c, sessionPath(id, "tools/"+url.PathEscape(tool)+"/call"), call)
+func (c *Client) Call(
+	ctx context.Context, id, tool string, call adminapi.Call,
+) (adminapi.CallResult, error) {
+	return post[adminapi.CallResult](ctx, c, sessionPath(id, "tools/"+url.PathEscape(tool)+"/call"),
+		call)
 }
 
 // Providers returns the connections of providers, in the order in which they were made. A provider
@@ -357,7 +377,8 @@ func (c *Client) StopProvider(ctx context.Context, name string) (int, error) {
 // It returns how many processes it started (docs/admin-api.md, POST
 // /api/v1/providers/{name}/start).
 func (c *Client) StartProvider(ctx context.Context, name string) (int, error) {
-	answer, err := post[adminapi.StartedProvider](ctx, c, providerPath(name, "start"), adminapi.Nothing{})
+	answer, err := post[adminapi.StartedProvider](ctx, c, providerPath(name, "start"),
+		adminapi.Nothing{})
 	return answer.Started, err
 }
 
@@ -371,9 +392,12 @@ func (c *Client) RestartProvider(ctx context.Context, name string) (adminapi.Res
 // a person opens, and then the end of the login; a login that fails is an error. Leaving the
 // sequence ends the login. With file the gateway also writes a page on its own machine that leads
 // to the link (POST /api/v1/providers/{name}/login).
-func (c *Client) LoginProvider(ctx context.Context, name string, file bool) iter.Seq2[adminapi.LoginStep, error] {
+func (c *Client) LoginProvider(
+	ctx context.Context, name string, file bool,
+) iter.Seq2[adminapi.LoginStep, error] {
 	body := adminapi.LoginRequest{File: file}
-	steps := decoded[adminapi.LoginStep](stream(ctx, c, http.MethodPost, providerPath(name, "login"), nil, body))
+	steps := decoded[adminapi.LoginStep](stream(ctx, c, http.MethodPost,
+		providerPath(name, "login"), nil, body))
 	return func(yield func(adminapi.LoginStep, error) bool) {
 		isDone := false
 		for step, err := range steps {
@@ -386,7 +410,8 @@ func (c *Client) LoginProvider(ctx context.Context, name string, file bool) iter
 			}
 		}
 		if !isDone {
-			yield(adminapi.LoginStep{}, cli.Failed("the gateway ended before the login did; try again"))
+			yield(adminapi.LoginStep{},
+				cli.Failed("the gateway ended before the login did; try again"))
 		}
 	}
 }
@@ -405,7 +430,8 @@ func loginFailure(f adminapi.Failure) error {
 // LogoutProvider forgets the login of a provider, and reports whether there was one
 // (docs/admin-api.md, POST /api/v1/providers/{name}/logout).
 func (c *Client) LogoutProvider(ctx context.Context, name string) (bool, error) {
-	answer, err := post[adminapi.LoggedOut](ctx, c, providerPath(name, "logout"), adminapi.Nothing{})
+	answer, err := post[adminapi.LoggedOut](ctx, c, providerPath(name, "logout"),
+		adminapi.Nothing{})
 	return answer.LoggedOut, err
 }
 
@@ -439,15 +465,17 @@ func (c *Client) StartGoal(ctx context.Context, r adminapi.GoalRequest) (adminap
 
 // StopGoal stops an active goal (docs/admin-api.md, POST /api/v1/goals/{goal}/stop).
 func (c *Client) StopGoal(ctx context.Context, id, reason string) (adminapi.Goal, error) {
-	return post[adminapi.Goal](ctx, c, "/goals/"+url.PathEscape(id)+"/stop", adminapi.GoalStop{Reason: reason})
+	return post[adminapi.Goal](ctx, c, "/goals/"+url.PathEscape(id)+"/stop",
+		adminapi.GoalStop{Reason: reason})
 }
 
 // Records finds records, oldest first, also of sessions that have ended (docs/admin-api.md, GET
 // /api/v1/records).
 func (c *Client) Records(ctx context.Context, q adminapi.RecordQuery) (adminapi.Records, error) {
 	return get[adminapi.Records](ctx, c, "/records", values(map[string]string{
-		"kind": q.Kind, "session": q.Session, "provider": q.Provider, "tool": q.Tool, "outcome": q.Outcome,
-		"trace": q.Trace, "since": stamp(q.Since), "until": stamp(q.Until), "last": number(q.Last),
+		"kind": q.Kind, "session": q.Session, "provider": q.Provider, "tool": q.Tool,
+		"outcome": q.Outcome, "trace": q.Trace, "since": stamp(q.Since), "until": stamp(q.Until),
+		"last": number(q.Last),
 	}))
 }
 
@@ -473,7 +501,8 @@ func (c *Client) FollowProviderLog(
 	ctx context.Context, name string, q LogQuery,
 ) iter.Seq2[adminapi.TimelineLine, error] {
 	q.Follow = true
-	return decoded[adminapi.TimelineLine](stream(ctx, c, http.MethodGet, providerPath(name, "log"), q.values(), nil))
+	return decoded[adminapi.TimelineLine](stream(ctx, c, http.MethodGet, providerPath(name, "log"),
+		q.values(), nil))
 }
 
 // Reload makes the gateway read its config and provider files now. It returns the mistakes in them
@@ -524,7 +553,9 @@ func (c *Client) SignOut(ctx context.Context) error {
 
 // TerminalHook asks for the answer to the hook of a Copilot CLI in a terminal (docs/admin-api.md,
 // POST /api/v1/terminals/hooks).
-func (c *Client) TerminalHook(ctx context.Context, h adminapi.TerminalHook) (json.RawMessage, error) {
+func (c *Client) TerminalHook(
+	ctx context.Context, h adminapi.TerminalHook,
+) (json.RawMessage, error) {
 	answer, err := post[adminapi.TerminalAnswer](ctx, c, "/terminals/hooks", h)
 	return answer.Output, err
 }
@@ -538,5 +569,6 @@ func (c *Client) Terminals(ctx context.Context) ([]adminapi.Terminal, error) {
 // AttachTerminal has the gateway join the terminal with a loopback port, which was started with
 // `copilot --ui-server`.
 func (c *Client) AttachTerminal(ctx context.Context, port int) (adminapi.TerminalAttached, error) {
-	return post[adminapi.TerminalAttached](ctx, c, "/terminals", adminapi.TerminalAttach{Port: port})
+	return post[adminapi.TerminalAttached](ctx, c, "/terminals",
+		adminapi.TerminalAttach{Port: port})
 }

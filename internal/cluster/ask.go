@@ -114,6 +114,8 @@ func (c *Cluster) Abroad() (list []adminapi.Provider) {
 			list = append(list, view)
 		}
 	}
-	slices.SortFunc(list, func(a, b adminapi.Provider) int { return a.ConnectedAt.Compare(b.ConnectedAt) })
+	slices.SortFunc(list, func(a, b adminapi.Provider) int {
+		return a.ConnectedAt.Compare(b.ConnectedAt)
+	})
 	return list
 }

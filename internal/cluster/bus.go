@@ -1,7 +1,7 @@
 package cluster
 
-// Bus carries messages by their subjects, at most once, in the order of each sender. NATS is one; tests have one in
-// memory, for which the clock of a bubble may stand still.
+// Bus carries messages by their subjects, at most once, in the order of each sender. NATS is one;
+// tests have one in memory, for which the clock of a bubble may stand still.
 type Bus interface {
 	// Publish sends a message. If the subject has no listener, reply gets a message that says so.
 	Publish(subject, reply string, data []byte) error
@@ -13,8 +13,9 @@ type Bus interface {
 	MaxPayload() int
 }
 
-// Subjects are tap.TO.FROM.KIND. A NATS server that lets each gateway publish to tap.*.NAME.> alone, and subscribe to
-// tap.NAME.> alone, so vouches for the sender of each message (docs/cluster.md).
+// Subjects are tap.TO.FROM.KIND. A NATS server that lets each gateway publish to tap.*.NAME.>
+// alone, and subscribe to tap.NAME.> alone, so vouches for the sender of each message
+// (docs/cluster.md).
 const (
 	subjectRoot = "tap."
 	kindTrunk   = ".trunk"

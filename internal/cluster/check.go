@@ -143,7 +143,8 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 	const stranger = "tapgw-check" // no gateway's name has to be that of one
 	own := []string{subjectRoot + o.Name + ".*" + kindCheck, inbox(o.Name) + kindCheck}
 	others := []string{subjectRoot + stranger + ".*" + kindCheck, inbox(stranger) + kindCheck}
-	says, lies := subjectRoot+stranger+"."+o.Name+kindCheck, subjectRoot+o.Name+"."+stranger+kindCheck
+	says, lies := subjectRoot+stranger+"."+o.Name+kindCheck,
+		subjectRoot+o.Name+"."+stranger+kindCheck
 	for _, subject := range slices.Concat(own, others) {
 		if sub, err := conn.SubscribeSync(subject); err == nil {
 			defer func() { _ = sub.Unsubscribe() }()
@@ -165,18 +166,23 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 		}
 		found = append(found, Finding{check, bad, fault, cure})
 	}
-	add("may hear", !slices.ContainsFunc(own, faults.isDenied), FoundFail, "what others send to "+o.Name,
+	add("may hear", !slices.ContainsFunc(own, faults.isDenied), FoundFail,
+		"what others send to "+o.Name,
 		"the NATS user may not hear what others send to "+o.Name,
 		"allow it to subscribe to tap."+o.Name+".> and "+inbox(o.Name)+".>")
 	add("may speak", !faults.isDenied(says), FoundFail, "as "+o.Name,
 		"the NATS user may not speak as "+o.Name, "allow it to publish to tap.*."+o.Name+".>")
-	add("speaks for itself only", faults.isDenied(lies), FoundWarn, "the server refuses other names",
+	add("speaks for itself only", faults.isDenied(lies), FoundWarn,
+		"the server refuses other names",
 		"the NATS user may speak in the name of any gateway: the others can't know who it is",
 		"give each gateway a NATS user that may publish to tap.*.NAME.> alone (docs/cluster.md)")
-	hearsOthers := slices.ContainsFunc(others, func(subject string) bool { return !faults.isDenied(subject) })
+	hearsOthers := slices.ContainsFunc(others, func(subject string) bool {
+		return !faults.isDenied(subject)
+	})
 	add("hears its own only", !hearsOthers, FoundWarn, "the server refuses other subjects",
 		"the NATS user may hear what is sent to any gateway",
-		"give each gateway a NATS user that may subscribe to tap.NAME.> and _INBOX.NAME.> alone (docs/cluster.md)")
+		"give each gateway a NATS user that may subscribe to tap.NAME.> and _INBOX.NAME.> alone "+
+			"(docs/cluster.md)")
 	return found
 }
 
@@ -197,7 +203,8 @@ const streamCreate = "$JS.API.STREAM.CREATE."
 
 // readSubjects are the subjects that a user needs to read the events that a gateway keeps.
 func readSubjects(name string) []string {
-	return []string{"$JS.API.STREAM.INFO." + keptStream(name), "$JS.API.STREAM.MSG.GET." + keptStream(name)}
+	return []string{"$JS.API.STREAM.INFO." + keptStream(name),
+		"$JS.API.STREAM.MSG.GET." + keptStream(name)}
 }
 
 // checkKeep reports which rights the user lacks for streams that last, by the refusals that
@@ -223,7 +230,8 @@ func checkKeep(
 	}
 	if o.Keeps {
 		own := missing(readSubjects(o.Name))
-		if len(own) > 0 || !isStream(ctx, conn, keptStream(o.Name)) { // an operator may have made it
+		// an operator may have made it
+		if len(own) > 0 || !isStream(ctx, conn, keptStream(o.Name)) {
 			own = append(missing([]string{streamCreate + keptStream(o.Name)}), own...)
 		}
 		add("keeps", "its streams that last", own)
@@ -261,10 +269,12 @@ func checkRegistry(
 	kv, err := js.KeyValue(ctx, bucket)
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound):
-		found = append(found, Finding{"registry", FoundOK, "there is none yet: the first gateway makes it", ""})
+		found = append(found,
+			Finding{"registry", FoundOK, "there is none yet: the first gateway makes it", ""})
 	case err != nil:
 		return []Finding{{"registry", FoundFail, "the KV bucket " + bucket + ": " + err.Error(),
-			"turn JetStream on at the servers, and allow the user its API for the bucket (docs/cluster.md)"}}, nil
+			"turn JetStream on at the servers, and allow the user its API for the bucket " +
+				"(docs/cluster.md)"}}, nil
 	default:
 		if here, err = entries(ctx, kv); err != nil {
 			return []Finding{{"registry", FoundFail, "the KV bucket " + bucket + ": " + err.Error(),

@@ -30,15 +30,17 @@ type Options struct {
 	Log     *slog.Logger
 	Version string // the program's version, shown by the other gateways
 	Name    string // of this gateway among the others
-	// Share has globs of the labels of sessions and the names of providers that admitted gateways may see and use.
+	// Share has globs of the labels of sessions and the names of providers that admitted gateways
+	// may see and use.
 	Share []string
 	// Admit has the trust of the providers of each admitted gateway here, by the gateway's name.
 	Admit map[string]gateway.Trust
-	// Control names the admitted gateways whose users may use the API, an admin API without a check of tokens, here.
+	// Control names the admitted gateways whose users may use the API, an admin API without a check
+	// of tokens, here.
 	Control []string
 	API     http.Handler
-	// Changed is called when the sessions that [Cluster.Elsewhere] returns may be others. It must not block; nil for
-	// nothing.
+	// Changed is called when the sessions that [Cluster.Elsewhere] returns may be others. It must
+	// not block; nil for nothing.
 	Changed func()
 	// Record writes down requests to other gateways and from them. It may be nil.
 	Record func(adminapi.Record)
@@ -72,7 +74,8 @@ type Cluster struct {
 	work    sync.WaitGroup
 	lists   lists
 
-	// Of streams that last; nil without JetStream. They are set by [Join] before anybody else has the cluster.
+	// Of streams that last; nil without JetStream. They are set by [Join] before anybody else has
+	// the cluster.
 	js        jetstream.JetStream
 	positions *positions
 

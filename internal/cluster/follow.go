@@ -17,21 +17,23 @@ import (
 )
 
 const (
-	// roomAgain is when a session is tried again that had no room for an event, and a gateway whose budget is used up.
+	// roomAgain is when a session is tried again that had no room for an event, and a gateway whose
+	// budget is used up.
 	roomAgain = 250 * time.Millisecond
-	// followRate bounds the events of one gateway that sessions get in a second, with a burst for those that come back.
+	// followRate bounds the events of one gateway that sessions get in a second, with a burst for
+	// those that come back.
 	followRate  = 200
 	followBurst = 2000
 	// saveEvery is how many events are handed out at most between two saves of the places.
 	saveEvery = 64
-	// maxMisses is how often a server may not have an event that the stream has: one that was frozen, or cut off, may
-	// take itself for the leader of the stream for some seconds.
+	// maxMisses is how often a server may not have an event that the stream has: one that was
+	// frozen, or cut off, may take itself for the leader of the stream for some seconds.
 	maxMisses = 20
 )
 
-// follower hands the events of one gateway's streams that last to the sessions here, each in the order in which they
-// were kept. It looks when it is woken: the other gateway says that it has kept events, a session has come, or the
-// connection to NATS has.
+// follower hands the events of one gateway's streams that last to the sessions here, each in the
+// order in which they were kept. It looks when it is woken: the other gateway says that it has kept
+// events, a session has come, or the connection to NATS has.
 type follower struct {
 	c         *Cluster
 	origin    string        // the gateway; this one's own name for its own
@@ -54,8 +56,8 @@ func (c *Cluster) follow(name string) *follower {
 	if f != nil || c.js == nil || c.isClosed || tr == nil && (name != c.name || c.o.Keeper == nil) {
 		return f
 	}
-	f = &follower{c: c, origin: name, js: c.js, positions: c.positions, limit: rate.NewLimiter(followRate, followBurst),
-		wakes: make(chan struct{}, 1)}
+	f = &follower{c: c, origin: name, js: c.js, positions: c.positions,
+		limit: rate.NewLimiter(followRate, followBurst), wakes: make(chan struct{}, 1)}
 	if tr != nil {
 		f.trust = tr.admission
 	}
@@ -65,7 +67,8 @@ func (c *Cluster) follow(name string) *follower {
 	return f
 }
 
-// wakeFollowers makes all followers look, and the keeper: NATS is within reach, or a session has come.
+// wakeFollowers makes all followers look, and the keeper: NATS is within reach, or a session has
+// come.
 func (c *Cluster) wakeFollowers() {
 	if c.o.Keeper != nil {
 		c.o.Keeper.hurry()
@@ -149,12 +152,13 @@ func (f *follower) info(ctx context.Context) (s jetstream.Stream, last uint64, e
 		return nil, 0, err
 	}
 	info := s.CachedInfo()
-	f.positions.isDirty = f.positions.origin(f.origin).look(info.Created, info.State.LastSeq) || f.positions.isDirty
+	f.positions.isDirty = f.positions.origin(f.origin).look(info.Created, info.State.LastSeq) ||
+		f.positions.isDirty
 	return s, info.State.LastSeq, nil
 }
 
-// open opens the gateway's stream. Its leader answers, also where an operator lets replicas do so: they may be late,
-// and asking them needs one more right.
+// open opens the gateway's stream. Its leader answers, also where an operator lets replicas do so:
+// they may be late, and asking them needs one more right.
 func (f *follower) open(ctx context.Context) (jetstream.Stream, error) {
 	s, err := f.js.Stream(ctx, keptStream(f.origin))
 	if err == nil {
@@ -181,7 +185,8 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 		if isDone {
 			return max(wait, f.failed(nil))
 		}
-		isOver := f.foreign() != "" && f.limit.Tokens() < 1 // this gateway's own had their budget when they were pushed
+		// this gateway's own had their budget when they were pushed
+		isOver := f.foreign() != "" && f.limit.Tokens() < 1
 		if isOver || n%saveEvery == 0 {
 			f.save()
 			sessions = f.arrive(last)
@@ -209,7 +214,8 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 			return 0
 		default:
 			f.misses = 0
-			if f.deliver(sessions, seq, m) { // else sessions without room would use up the events that others get
+			// else sessions without room would use up the events that others get
+			if f.deliver(sessions, seq, m) {
 				f.limit.Allow()
 			}
 		}
@@ -228,14 +234,16 @@ func (f *follower) failed(err error) (again time.Duration) {
 	return again
 }
 
-func (f *follower) get(ctx context.Context, stream jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
+func (f *follower) get(
+	ctx context.Context, stream jetstream.Stream, seq uint64,
+) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	return stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(keptSubjects(f.origin)+".>"))
 }
 
-// arrive returns the sessions that may have the events, by id, and gives the new ones of them a place. last is the
-// stream's last event at a time before.
+// arrive returns the sessions that may have the events, by id, and gives the new ones of them a
+// place. last is the stream's last event at a time before.
 func (f *follower) arrive(last uint64) map[string]*gateway.Session {
 	sessions, ids := map[string]*gateway.Session{}, []string{}
 	for _, view := range f.c.gateway.Sessions() {
@@ -249,7 +257,8 @@ func (f *follower) arrive(last uint64) map[string]*gateway.Session {
 	}
 	f.positions.mu.Lock()
 	defer f.positions.mu.Unlock()
-	f.positions.isDirty = f.positions.origin(f.origin).arrive(ids, last, time.Now()) || f.positions.isDirty
+	f.positions.isDirty = f.positions.origin(f.origin).arrive(ids, last, time.Now()) ||
+		f.positions.isDirty
 	return sessions
 }
 
@@ -321,8 +330,8 @@ func (f *follower) foreign() string {
 	return f.origin
 }
 
-// deliver gives an event to the sessions that have not got it. It is the first one after the event seq. It reports
-// whether a session has gone on.
+// deliver gives an event to the sessions that have not got it. It is the first one after the event
+// seq. It reports whether a session has gone on.
 func (f *follower) deliver(
 	sessions map[string]*gateway.Session, seq uint64, m *jetstream.RawStreamMsg,
 ) (isTaken bool) {
@@ -341,7 +350,8 @@ func (f *follower) deliver(
 				f.c.count(f.origin, "names of events that are somebody else's")
 			}
 		}
-		if err != nil && err.Code != protocol.CodeRateLimited && err.Code != protocol.CodeInvalidSession {
+		if err != nil && err.Code != protocol.CodeRateLimited &&
+			err.Code != protocol.CodeInvalidSession {
 			f.c.count(f.origin, "events: "+string(err.Code))
 			f.refused(id, s, err)
 			err = nil
@@ -357,7 +367,8 @@ func (f *follower) deliver(
 	return isTaken
 }
 
-// refused tells a session that it has refused events for ever: of the first, the second, the fourth …
+// refused tells a session that it has refused events for ever: of the first, the second, the fourth
+// …
 func (f *follower) refused(id string, s *gateway.Session, why *protocol.Error) {
 	f.positions.mu.Lock()
 	n := uint64(0)
@@ -377,7 +388,8 @@ func (f *follower) read(m *jetstream.RawStreamMsg) (e *gateway.KeptEvent, why st
 		return nil, "events in the name of another gateway"
 	}
 	e = &gateway.KeptEvent{}
-	if json.Unmarshal(m.Data, e) != nil || !protocol.ValidName(e.Provider) || protocol.Validate(e.Push()) != nil {
+	if json.Unmarshal(m.Data, e) != nil || !protocol.ValidName(e.Provider) ||
+		protocol.Validate(e.Push()) != nil {
 		return nil, "malformed events"
 	}
 	id := m.Header.Get(jetstream.MsgIDHeader)

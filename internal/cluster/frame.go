@@ -5,13 +5,14 @@ import (
 	"errors"
 )
 
-// A NATS message between two gateways is a head and records. The head says between which lives of the two it goes,
-// so that a message of an earlier life, and a message that comes twice, is known as one:
+// A NATS message between two gateways is a head and records. The head says between which lives of
+// the two it goes, so that a message of an earlier life, and a message that comes twice, is known
+// as one:
 //
 //	kind 1 byte | from 8 | to 8 | seq 8
 //
-// A record is a message of the pair. Records that wait are sent together, and one that is larger than NATS takes is
-// split; the parts of one stand behind each other:
+// A record is a message of the pair. Records that wait are sent together, and one that is larger
+// than NATS takes is split; the parts of one stand behind each other:
 //
 //	op 1 byte | more 1 | conn 8 | length 4 | data
 const (
@@ -78,7 +79,8 @@ func (r record) append(dst []byte) []byte {
 	}
 	dst = append(dst, byte(r.op), more)
 	dst = binary.BigEndian.AppendUint64(dst, r.conn)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(r.data))) //nolint:gosec // at most protocol.MaxFrame
+	// At most protocol.MaxFrame.
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(r.data))) //nolint:gosec
 	return append(dst, r.data...)
 }
 

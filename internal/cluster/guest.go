@@ -92,11 +92,13 @@ func (tr *trunk) open(id uint64, data []byte) {
 		return
 	}
 	g.pass = tr.c.gateway.Issue(gateway.PassSpec{
-		Trust: tr.admission, All: true, Match: tr.c.isSharedSession, Owner: gateway.OwnerGateway(tr.peer),
+		Trust: tr.admission, All: true, Match: tr.c.isSharedSession,
+		Owner:   gateway.OwnerGateway(tr.peer),
 		Gateway: tr.peer,
 		Tools: gateway.ToolPolicy{
-			Allow: request.Allow, Deny: request.Deny, Prefix: request.Prefix, Concurrency: max(request.Concurrency, 0),
-			Timeout: time.Duration(max(request.TimeoutMs, 0)) * time.Millisecond,
+			Allow: request.Allow, Deny: request.Deny, Prefix: request.Prefix,
+			Concurrency: max(request.Concurrency, 0),
+			Timeout:     time.Duration(max(request.TimeoutMs, 0)) * time.Millisecond,
 		},
 	})
 	g.receiving.Lock()
@@ -266,7 +268,8 @@ func (g *guest) track(m protocol.Message) {
 	}
 }
 
-// absent answers a message in the place of a provider whose gateway is out of reach; nil if it needs no answer.
+// absent answers a message in the place of a provider whose gateway is out of reach; nil if it
+// needs no answer.
 func (g *guest) absent(m protocol.Message) protocol.Message {
 	switch m := m.(type) {
 	case *protocol.ToolCall:
@@ -289,7 +292,8 @@ func (g *guest) absentAnswer(id string, asked protocol.Type) protocol.Message {
 		return &protocol.GateResult{CallID: id, Decision: protocol.DecisionDeny,
 			Reason: fmt.Sprintf("%v, so its gate denies", g.tr.unreachable())}
 	}
-	return &protocol.ToolResult{ID: id, Error: g.tr.unreachable().Error(), ErrorCode: protocol.CodeDisconnected}
+	return &protocol.ToolResult{ID: id, Error: g.tr.unreachable().Error(),
+		ErrorCode: protocol.CodeDisconnected}
 }
 
 // Flush implements [gateway.Peer].
@@ -388,7 +392,8 @@ func (tr *trunk) dropLost(now time.Time) {
 	})
 }
 
-// end forgets the guest. Its token is good for as long as the provider may come back with a reconnect token.
+// end forgets the guest. Its token is good for as long as the provider may come back with a
+// reconnect token.
 func (g *guest) end() {
 	g.mu.Lock()
 	wasEnded := g.isEnded

@@ -116,9 +116,11 @@ func (r *relay) helloEverywhere(a about, data []byte) {
 	if !r.mayJoin() {
 		if !r.answered && r.reach != nil && !r.reach.All && len(r.merged()) > 0 {
 			r.all = false
-			r.peer.Send(&protocol.Error{Code: protocol.CodeUnauthorized, ReplyTo: protocol.TypeHello,
-				Message: fmt.Sprintf("hello.session: a provider of trust %s may not bind to all sessions; "+
-					"choose one id from the sessions list", r.reach.Trust)})
+			r.peer.Send(&protocol.Error{Code: protocol.CodeUnauthorized,
+				ReplyTo: protocol.TypeHello,
+				Message: fmt.Sprintf(
+					"hello.session: a provider of trust %s may not bind to all sessions; "+
+						"choose one id from the sessions list", r.reach.Trust)})
 		}
 		r.mu.Unlock()
 		r.peer.Flush()
@@ -142,26 +144,32 @@ func (r *relay) helloEverywhere(a about, data []byte) {
 	}
 }
 
-// mayServe checks whether the provider may serve sessions of other gateways with a name. Call with r.mu held.
+// mayServe checks whether the provider may serve sessions of other gateways with a name. Call with
+// r.mu held.
 func (r *relay) mayServe(name string) *protocol.Error {
 	name = protocol.NormalName(name)
 	fault := func(code protocol.Code, format string, args ...any) *protocol.Error {
-		return &protocol.Error{Code: code, ReplyTo: protocol.TypeHello, Message: fmt.Sprintf(format, args...)}
+		return &protocol.Error{Code: code, ReplyTo: protocol.TypeHello,
+			Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case r.reach == nil:
-		return fault(protocol.CodeInvalidSession, "hello.session: is of another gateway, and not open to this token")
+		return fault(protocol.CodeInvalidSession,
+			"hello.session: is of another gateway, and not open to this token")
 	case r.reach.Name != "" && r.reach.Name != name:
-		return fault(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q",
-			name, r.reach.Name)
+		return fault(protocol.CodeUnauthorized,
+			"hello.name: %q is not the name that this token is for, which is %q", name,
+			r.reach.Name)
 	case !r.c.isShared(name):
 		return fault(protocol.CodeInvalidSession,
-			"hello.session: is of another gateway, and share of [cluster] here does not have provider %q", name)
+			"hello.session: is of another gateway, and share of [cluster] here does not "+
+				"have provider %q", name)
 	}
 	return nil
 }
 
-// mayJoin reports whether the provider may serve all sessions of other gateways. Call with r.mu held.
+// mayJoin reports whether the provider may serve all sessions of other gateways. Call with r.mu
+// held.
 func (r *relay) mayJoin() bool {
 	return r.reach != nil && r.reach.All && r.mayServe(readAbout(r.setup.hello).name) == nil
 }

@@ -26,7 +26,9 @@ const (
 // History returns the events that this gateway and the admitted ones keep, newest first: at most
 // last of each stream (0 for all), and only those since a time. Streams are STREAM or
 // STREAM@PROVIDER; an empty list means all.
-func (c *Cluster) History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory {
+func (c *Cluster) History(
+	ctx context.Context, streams []string, last int, since time.Time,
+) adminapi.KeptHistory {
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
 	c.mu.Lock()
@@ -64,7 +66,8 @@ func (c *Cluster) History(ctx context.Context, streams []string, last int, since
 func (f *follower) history(
 	ctx context.Context, streams []string, last int, since time.Time,
 ) (rows []adminapi.StreamRow, err error) {
-	within, cancel := context.WithTimeout(ctx, keepTimeout) // a user without the right to ask gets no answer
+	// a user without the right to ask gets no answer
+	within, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	stream, err := f.open(within)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -93,8 +96,8 @@ func (f *follower) history(
 			if e, _ := f.read(m); e != nil && !seen[seq] && !e.TS.Before(since) {
 				seen[seq] = true
 				row := adminapi.StreamRow{ID: e.ID, Stream: protocol.NormalName(e.Stream),
-					Provider: e.Provider, TS: e.TS, Event: e.Event, Level: e.Level, Metadata: []byte(e.Metadata),
-					Prompt: e.Prompt}
+					Provider: e.Provider, TS: e.TS, Event: e.Event, Level: e.Level,
+					Metadata: []byte(e.Metadata), Prompt: e.Prompt}
 				rows = append(rows, row)
 				for size += rowBytes(row); size > maxHistoryBytes; rows = rows[1:] {
 					size, isCut = size-rowBytes(rows[0]), true
@@ -103,7 +106,8 @@ func (f *follower) history(
 		}
 	}
 	if isCut {
-		err = fmt.Errorf("its events are larger than %d MiB together; name fewer streams", maxHistoryBytes>>20)
+		err = fmt.Errorf("its events are larger than %d MiB together; name fewer streams",
+			maxHistoryBytes>>20)
 	}
 	return newest(rows, last), err
 }

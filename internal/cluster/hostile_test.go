@@ -113,7 +113,9 @@ func refusals(m *machine) string {
 // An admitted gateway that sends a forbidden record is refused, named and counted, and neither the
 // session nor the providers of others notice.
 func TestHostileGateway(t *testing.T) {
-	up := func(conn uint64, text string) record { return record{op: opUp, conn: conn, data: []byte(text)} }
+	up := func(conn uint64, text string) record {
+		return record{op: opUp, conn: conn, data: []byte(text)}
+	}
 	hidden := "a-session-of-nobody-else"
 	open := func(conn uint64) record { return record{op: opOpen, conn: conn, data: []byte("{}")} }
 	for name, test := range map[string]struct {
@@ -165,24 +167,29 @@ func TestHostileGateway(t *testing.T) {
 			for i := range uint64(maxGuests + 1) {
 				h.publish(h.message(open(i), record{op: opCloseUp, conn: i}))
 			}
-		}, "connections: too many at once, messages of connections that are not open", `"reason":"too many at once"`},
+		}, "connections: too many at once, messages of connections that are not open",
+			`"reason":"too many at once"`},
 		"asks too fast": {func(h *hostile, _ string) {
 			for range 3 * askRate {
 				h.publish(h.message(record{op: opAsk, conn: 3, data: []byte("l")}))
 			}
 		}, "requests beyond the rate", `"label":"work"`},
 		"wants gates": {func(h *hostile, session string) {
-			h.send(open(1), up(1, fmt.Sprintf(`{"type":"hello","name":"evil","protocolVersion":2,"session":%q,`+
-				`"hooks":{"onPreToolUse":[{"match":{"tool":"*"},"action":"deny"}]}}`, session)))
+			h.send(open(1),
+				up(1, fmt.Sprintf(`{"type":"hello","name":"evil","protocolVersion":2,"session":%q,`+
+					`"hooks":{"onPreToolUse":[{"match":{"tool":"*"},"action":"deny"}]}}`, session)))
 		}, "", `"code":"UNAUTHORIZED"`},
 		"wants the name of another": {func(h *hostile, session string) {
 			h.send(open(1), up(1, fmt.Sprintf(helloTool, session)))
 		}, "", `"code":"UNAUTHORIZED"`},
 		"wants a session that is not shared": {func(h *hostile, _ string) {
-			h.send(open(1), up(1, strings.Replace(fmt.Sprintf(helloTool, hidden), `"gpu"`, `"evil"`, 1)))
+			h.send(open(1),
+				up(1, strings.Replace(fmt.Sprintf(helloTool, hidden), `"gpu"`, `"evil"`, 1)))
 		}, "", `"code":"INVALID_SESSION"`},
 		"answers the call of another": {func(h *hostile, session string) {
-			h.send(open(1), up(1, fmt.Sprintf(`{"type":"hello","name":"evil","protocolVersion":2,"session":%q}`, session)),
+			h.send(open(1),
+				up(1, fmt.Sprintf(`{"type":"hello","name":"evil","protocolVersion":2,"session":%q}`,
+					session)),
 				up(1, `{"type":"tool.result","id":"CALL","data":"stolen"}`))
 		}, "", `"code":"UNKNOWN_CALL_ID"`},
 		"authenticates again": {func(h *hostile, _ string) {
@@ -200,7 +207,8 @@ func TestHostileGateway(t *testing.T) {
 				})
 				defer m.close()
 				s := m.session("work")
-				if _, err := m.gateway.Register(gateway.SessionSpec{ID: hidden, Label: "private", CWD: "/"},
+				if _, err := m.gateway.Register(gateway.SessionSpec{ID: hidden, Label: "private",
+					CWD: "/"},
 					gateway.HostInfo{Kind: "test"}, noHost{}); err != nil {
 					t.Fatal(err)
 				}
@@ -216,8 +224,10 @@ func TestHostileGateway(t *testing.T) {
 				if got := refusals(m); got != test.want {
 					t.Errorf("refused %q, want %q", got, test.want)
 				}
-				if got := h.take(); !strings.Contains(got, test.answer) || strings.Contains(got, "private") {
-					t.Errorf("it is told %.500s, want %q and nothing of what is not shared", got, test.answer)
+				if got := h.take(); !strings.Contains(got, test.answer) ||
+					strings.Contains(got, "private") {
+					t.Errorf("it is told %.500s, want %q and nothing of what is not shared", got,
+						test.answer)
 				}
 				p.send(fmt.Sprintf(`{"type":"tool.result","id":%q,"data":"right"}`, pending.ID))
 				if o := <-done; string(o.Data) != `"right"` {
@@ -245,8 +255,8 @@ func TestHostileSessions(t *testing.T) {
 		m := newMachine(t, b, "a", nil)
 		defer m.close()
 		h := newHostile(t, b)
-		pass := m.gateway.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: "gpu", Owner: "test",
-			Tools: gateway.ToolPolicy{Deny: []string{"rm"}}})
+		pass := m.gateway.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true,
+			Name: "gpu", Owner: "test", Tools: gateway.ToolPolicy{Deny: []string{"rm"}}})
 		p := m.connect(pass.Token())
 		defer p.conn.Closed()
 		synctest.Wait()
@@ -256,7 +266,9 @@ func TestHostileSessions(t *testing.T) {
 				conn = r.conn
 			}
 		}
-		down := func(text string) record { return record{op: opDown, conn: conn, data: []byte(text)} }
+		down := func(text string) record {
+			return record{op: opDown, conn: conn, data: []byte(text)}
+		}
 		calls := func() (ids []string) {
 			for _, text := range p.take() {
 				var c struct{ Type, ID string }
@@ -267,14 +279,20 @@ func TestHostileSessions(t *testing.T) {
 			return ids
 		}
 		toolCall := func(id, tool string) record {
-			return down(fmt.Sprintf(`{"type":"tool.call","id":%q,"sessionId":"s","tool":%q,"args":{}}`, id, tool))
+			return down(
+				fmt.Sprintf(`{"type":"tool.call","id":%q,"sessionId":"s","tool":%q,"args":{}}`, id,
+					tool))
 		}
-		h.send(toolCall("early", "t"), down(`{"type":"sessions","active":[{"id":"s","label":"x","cwd":"/"}]}`))
+		h.send(toolCall("early", "t"),
+			down(`{"type":"sessions","active":[{"id":"s","label":"x","cwd":"/"}]}`))
 		p.send(fmt.Sprintf(helloTool, "s"))
-		h.send(down(`{"type":"hello.ack","protocolVersion":2,"providerId":"p","sessionId":"s","reconnectToken":"tok"}`))
+		h.send(
+			down(
+				`{"type":"hello.ack","protocolVersion":2,"providerId":"p","sessionId":"s","reconnectToken":"tok"}`))
 		h.send(toolCall("1", "t"), toolCall("1", "t"), toolCall("2", "rm"),
 			down(`{"type":"auth.pairing","prompt":"code?"}`),
-			down(`{"type":"tool.result","id":"1","data":1}`), down(`nonsense`), down(`{"type":"tool.call"}`))
+			down(`{"type":"tool.result","id":"1","data":1}`), down(`nonsense`),
+			down(`{"type":"tool.call"}`))
 		if got := calls(); !slices.Equal(got, []string{"1"}) {
 			t.Errorf("the provider gets the calls %v, want that of an allowed tool, once", got)
 		}
@@ -315,10 +333,15 @@ func TestServerVouchesForNames(t *testing.T) {
 		do   func() error
 	}{
 		{"speaks as b", func() error { return evil.Publish(trunkSubject("a", "b"), began) }},
-		{"hears what is for a", func() error { _, err := evil.SubscribeSync(trunkSubject("a", "b")); return err }},
+		{"hears what is for a", func() error {
+			_, err := evil.SubscribeSync(trunkSubject("a", "b"))
+			return err
+		}},
 		{"hears all", func() error { _, err := evil.SubscribeSync("tap.>"); return err }},
 		{"lists b", func() error { return evil.Publish("$KV.tapgw.b", []byte(`{}`)) }},
-		{"drops the registry", func() error { return evil.Publish("$JS.API.STREAM.DELETE.KV_tapgw", nil) }},
+		{"drops the registry", func() error {
+			return evil.Publish("$JS.API.STREAM.DELETE.KV_tapgw", nil)
+		}},
 	} {
 		if err := what.do(); err != nil {
 			t.Fatal(err)

@@ -40,7 +40,8 @@ const (
 	// keepTimeout bounds each request to JetStream, and keepAgain is the time between two attempts.
 	keepTimeout = 2 * time.Second
 	keepAgain   = 250 * time.Millisecond
-	// duplicateWindow is how long JetStream knows the ids of messages: an event whose ack was lost is sent again.
+	// duplicateWindow is how long JetStream knows the ids of messages: an event whose ack was lost
+	// is sent again.
 	duplicateWindow = 10 * time.Minute
 	// maxKeepLimits bounds the budgets of pushes that are remembered.
 	maxKeepLimits = 1000
@@ -139,7 +140,8 @@ func (k *Keeper) limitOf(e gateway.KeptEvent) *rate.Limiter {
 // subjectToken is a name as a token of a subject, in which a dot ends one.
 func subjectToken(name string) string { return strings.ReplaceAll(name, ".", "/") }
 
-// keptSubjects begins the subjects of a gateway's events. No gateway's name is _, so they are no trunk's.
+// keptSubjects begins the subjects of a gateway's events. No gateway's name is _, so they are no
+// trunk's.
 func keptSubjects(gateway string) string { return subjectRoot + "_." + gateway }
 
 // keptStream is the name of the JetStream stream that has them.
@@ -160,7 +162,8 @@ func (k *Keeper) tellWaiting(why string) {
 	}
 	k.mu.Unlock()
 	for _, report := range reports {
-		report(gateway.Receipt{Fate: adminapi.FateQueued, Reason: "it waits in this gateway to be kept: " + why})
+		report(gateway.Receipt{Fate: adminapi.FateQueued,
+			Reason: "it waits in this gateway to be kept: " + why})
 	}
 }
 
@@ -214,7 +217,8 @@ func (k *Keeper) noteFault(c *Cluster, err error) {
 	if now != "" {
 		k.tellWaiting(now)
 	}
-	if now != before && now != "" && !isAway { // a start and each loss of the connection begin like that
+	// a start and each loss of the connection begin like that
+	if now != before && now != "" && !isAway {
 		c.log.Warn("events of streams that last wait", "error", now)
 	}
 }
@@ -227,7 +231,9 @@ func (k *Keeper) Fault() string {
 }
 
 // publish stores the waiting events in their order.
-func (k *Keeper) publish(ctx context.Context, name string, js jetstream.JetStream, tell func()) error {
+func (k *Keeper) publish(
+	ctx context.Context, name string, js jetstream.JetStream, tell func(),
+) error {
 	for {
 		k.mu.Lock()
 		if len(k.outbox) == 0 {
@@ -236,14 +242,17 @@ func (k *Keeper) publish(ctx context.Context, name string, js jetstream.JetStrea
 		}
 		out := k.outbox[0]
 		k.mu.Unlock()
-		receipt := gateway.Receipt{Fate: adminapi.FateStored, Reason: "gateway " + name + " keeps it for each session"}
+		receipt := gateway.Receipt{Fate: adminapi.FateStored,
+			Reason: "gateway " + name + " keeps it for each session"}
 		within, cancel := context.WithTimeout(ctx, keepTimeout)
-		ack, err := js.Publish(within, keptSubjects(name)+out.subject, out.data, jetstream.WithMsgID(out.id),
-			jetstream.WithExpectStream(keptStream(name)), jetstream.WithRetryAttempts(0))
+		ack, err := js.Publish(within, keptSubjects(name)+out.subject, out.data,
+			jetstream.WithMsgID(out.id), jetstream.WithExpectStream(keptStream(name)),
+			jetstream.WithRetryAttempts(0))
 		cancel()
 		switch {
 		case errors.Is(err, nats.ErrMaxPayload), isAPIError(err, messageTooLarge):
-			receipt.Fate, receipt.Reason = adminapi.FateDropped, "it is larger than a message of NATS may be"
+			receipt.Fate, receipt.Reason = adminapi.FateDropped,
+				"it is larger than a message of NATS may be"
 		case err != nil:
 			return fmt.Errorf("JetStream: %w", err)
 		default:
@@ -259,7 +268,9 @@ func (k *Keeper) publish(ctx context.Context, name string, js jetstream.JetStrea
 }
 
 // open makes the gateway's JetStream stream, or gives it the limits of the config.
-func (k *Keeper) open(ctx context.Context, c *Cluster, js jetstream.JetStream, isReady *bool) error {
+func (k *Keeper) open(
+	ctx context.Context, c *Cluster, js jetstream.JetStream, isReady *bool,
+) error {
 	if *isReady {
 		return nil
 	}
@@ -281,7 +292,9 @@ func (k *Keeper) open(ctx context.Context, c *Cluster, js jetstream.JetStream, i
 
 // prepare makes the stream, or sets its limits. A stream that an operator has made keeps its own
 // limits if this gateway may not change them.
-func (k *Keeper) prepare(ctx context.Context, c *Cluster, js jetstream.JetStream, name string) error {
+func (k *Keeper) prepare(
+	ctx context.Context, c *Cluster, js jetstream.JetStream, name string,
+) error {
 	within, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	stream, err := js.Stream(within, name)
@@ -299,12 +312,14 @@ func (k *Keeper) prepare(ctx context.Context, c *Cluster, js jetstream.JetStream
 		return nil
 	}
 	if _, err := js.UpdateStream(within, wanted); err != nil {
-		c.log.Warn("the stream keeps its limits, which are not those of [cluster.keep]", "stream", name, "error", err)
+		c.log.Warn("the stream keeps its limits, which are not those of [cluster.keep]", "stream",
+			name, "error", err)
 	}
 	return nil
 }
 
-// limit gives a stream the limits of the config. JetStream must not know ids for longer than it has their messages.
+// limit gives a stream the limits of the config. JetStream must not know ids for longer than it has
+// their messages.
 func (k *Keeper) limit(c *jetstream.StreamConfig) {
 	c.MaxAge = k.o.MaxAge
 	c.MaxMsgsPerSubject, c.MaxBytes = cmp.Or(k.o.MaxEvents, -1), cmp.Or(k.o.MaxBytes, -1)

@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// BenchmarkPush is the time from a push to the event in a session's stream: straight, kept for a session here, and kept
-// for one elsewhere. Gateways and NATS server are one process.
+// BenchmarkPush is the time from a push to the event in a session's stream: straight, kept for a
+// session here, and kept for one elsewhere. Gateways and NATS server are one process.
 func BenchmarkPush(b *testing.B) {
 	for _, kind := range []string{"straight", "kept here", "kept elsewhere"} {
 		b.Run(kind, func(b *testing.B) {
@@ -31,9 +31,11 @@ func BenchmarkPush(b *testing.B) {
 			var times []time.Duration
 			for n := 0; b.Loop(); n++ {
 				cursor := session.HistoryCursor()
-				push := &protocol.Push{Stream: stream, Level: protocol.LevelKeep, Event: fmt.Sprint(n)}
+				push := &protocol.Push{Stream: stream, Level: protocol.LevelKeep,
+					Event: fmt.Sprint(n)}
 				began := time.Now()
-				if err := pushTo(b, here, session, m == here, fmt.Sprint("p", n/protocol.PushRate), push); err != nil {
+				if err := pushTo(b, here, session, m == here, fmt.Sprint("p", n/protocol.PushRate),
+					push); err != nil {
 					b.Fatal(err)
 				}
 				if err := session.WaitHistory(b.Context(), cursor); err != nil {
@@ -49,7 +51,9 @@ func BenchmarkPush(b *testing.B) {
 	}
 }
 
-func pushTo(b *testing.B, m *keeping, s *gateway.Session, isHere bool, provider string, push *protocol.Push) error {
+func pushTo(
+	b *testing.B, m *keeping, s *gateway.Session, isHere bool, provider string, push *protocol.Push,
+) error {
 	if isHere {
 		_, err := s.Push(b.Context(), provider, push)
 		return err

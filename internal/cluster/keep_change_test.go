@@ -15,7 +15,8 @@ import (
 // A stream that an operator deletes is made again with the next event, and sessions are told.
 func TestKeptStreamDeleted(t *testing.T) {
 	s := natsServer(t, nil)
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	sa, _ := a.session("sa")
 	sb, _ := b.session("sb")
 	a.hasPlace("a", "sa")
@@ -40,7 +41,8 @@ func TestKeptStreamDeleted(t *testing.T) {
 // Sessions of others also get the events that a gateway kept before it stopped keeping.
 func TestKeptNoMore(t *testing.T) {
 	s := natsServer(t, nil)
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	sb, _ := b.session("sb")
 	b.hasPlace("a", "sb")
 	a.tell(1, 3)
@@ -60,8 +62,10 @@ func TestKeptNoMore(t *testing.T) {
 func TestKeptUnshared(t *testing.T) {
 	s := natsServer(t, nil)
 	a := startKeeping(t, "a", s.ClientURL(), allBuilds)
-	b := &keeping{t: t, name: "b", url: s.ClientURL(), state: filepath.Join(t.TempDir(), "events.json"),
-		change: func(o *Options) { o.Share = []string{"sb*"} }}
+	b := &keeping{t: t, name: "b", url: s.ClientURL(),
+		state: filepath.Join(t.TempDir(), "events.json"), change: func(o *Options) {
+			o.Share = []string{"sb*"}
+		}}
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	sb, _ := b.session("sb")
@@ -97,7 +101,8 @@ func TestKeptServerForgetsTheLast(t *testing.T) {
 	}
 	s := run()
 	port = s.Addr().(*net.TCPAddr).Port
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	sa, _ := a.session("sa")
 	sb, _ := b.session("sb")
 	a.hasPlace("a", "sa")

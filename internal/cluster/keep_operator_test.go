@@ -20,7 +20,9 @@ import (
 )
 
 // operatorStream makes the stream of gateway a as a user with all rights.
-func operatorStream(t *testing.T, url string, change func(*jetstream.StreamConfig)) jetstream.Stream {
+func operatorStream(
+	t *testing.T, url string, change func(*jetstream.StreamConfig),
+) jetstream.Stream {
 	t.Helper()
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -43,8 +45,10 @@ func withoutStreams(names ...string) func(*server.Options) {
 		rights()(o)
 		for _, name := range names {
 			p := permissions(name)
-			p.Publish.Deny = []string{"$JS.API.STREAM.CREATE.tapgw_" + name, "$JS.API.STREAM.UPDATE.tapgw_" + name}
-			o.Users = append(o.Users, &server.User{Username: name, Password: "secret-" + name, Permissions: p})
+			p.Publish.Deny = []string{"$JS.API.STREAM.CREATE.tapgw_" + name,
+				"$JS.API.STREAM.UPDATE.tapgw_" + name}
+			o.Users = append(o.Users, &server.User{Username: name, Password: "secret-" + name,
+				Permissions: p})
 		}
 	}
 }
@@ -65,8 +69,8 @@ func TestKeptInStreamOfOperator(t *testing.T) {
 	awaitEvents(t, sb, numbers(1, 3))
 	h := b.History(t.Context(), nil, 0, time.Time{})
 	if len(h.Events) != 3 || len(h.Faults) != 1 || !strings.Contains(h.Faults[0], "gateway c") {
-		t.Errorf("%d events and the faults %v, want three, and that it may not read what c keeps", len(h.Events),
-			h.Faults)
+		t.Errorf("%d events and the faults %v, want three, and that it may not read what c keeps",
+			len(h.Events), h.Faults)
 	}
 	if info, err := stream.Info(t.Context()); err != nil || info.Config.MaxAge != 2*time.Hour {
 		t.Errorf("%+v, %v, want the limits of the operator", info, err)
@@ -105,8 +109,9 @@ func TestKeptTooLarge(t *testing.T) {
 	a := startKeeping(t, "a", s.ClientURL(), Keep{Streams: []string{"builds"}})
 	until(t, "events are kept", func() bool { return a.o.Keeper.Fault() == "" })
 	push := func(size int) gateway.Receipt {
-		r, err := a.gateway.Broadcast(t.Context(), "ci", &protocol.Push{Stream: "builds", Level: protocol.LevelKeep,
-			Event: strings.Repeat("x", size)})
+		r, err := a.gateway.Broadcast(t.Context(), "ci",
+			&protocol.Push{Stream: "builds", Level: protocol.LevelKeep,
+				Event: strings.Repeat("x", size)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +145,8 @@ func TestFaultsAreSaidOnce(t *testing.T) {
 	}
 }
 
-// lateServer answers for streams as a server does that was frozen, and still takes itself for their leader.
+// lateServer answers for streams as a server does that was frozen, and still takes itself for their
+// leader.
 type lateServer struct {
 	jetstream.JetStream
 	left *atomic.Int32 // answers that it gives before it has caught up
@@ -165,7 +171,8 @@ func (l lateStream) GetMsg(
 	return l.Stream.GetMsg(ctx, seq, o...)
 }
 
-// A server that is late loses no event. Events that an operator has purged are a line in the timeline.
+// A server that is late loses no event. Events that an operator has purged are a line in the
+// timeline.
 func TestKeptLateServer(t *testing.T) {
 	s := natsServer(t, nil)
 	b := startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -193,7 +200,9 @@ func TestKeptLateServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	left.Store(0)
-	until(t, "the gap is told", func() bool { return isTold(sb, "2 events of the streams that last of gateway a") })
+	until(t, "the gap is told", func() bool {
+		return isTold(sb, "2 events of the streams that last of gateway a")
+	})
 	a.tell(6, 6)
 	awaitEvents(t, sb, numbers(1, 3)+" 6")
 }

@@ -53,8 +53,8 @@ func (r *relay) keep(a about, data []byte) bool {
 	return true
 }
 
-// keptTarget says whether the sessions of a push are elsewhere, and which they are: ids is nil for all. Call with r.mu
-// held.
+// keptTarget says whether the sessions of a push are elsewhere, and which they are: ids is nil for
+// all. Call with r.mu held.
 func (r *relay) keptTarget(a about) (session string, ids []string, isElsewhere bool) {
 	switch {
 	case r.reach == nil:

@@ -85,7 +85,8 @@ type keeping struct {
 
 func startKeeping(t testing.TB, name, url string, keep Keep) *keeping {
 	t.Helper()
-	m := &keeping{t: t, name: name, url: url, state: filepath.Join(t.TempDir(), "events.json"), keep: keep}
+	m := &keeping{t: t, name: name, url: url, state: filepath.Join(t.TempDir(), "events.json"),
+		keep: keep}
 	m.start()
 	t.Cleanup(func() { m.stop() })
 	return m
@@ -99,8 +100,8 @@ func (m *keeping) start() {
 		o.Keeper = keeper
 	}
 	g := gateway.New(o)
-	options := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Name: m.name, Share: []string{"*"},
-		Keeper: keeper, StateFile: m.state, Admit: map[string]gateway.Trust{}}
+	options := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Name: m.name,
+		Share: []string{"*"}, Keeper: keeper, StateFile: m.state, Admit: map[string]gateway.Trust{}}
 	for _, other := range []string{"a", "b", "c"} {
 		if other != m.name {
 			options.Admit[other] = gateway.TrustExternal
@@ -153,7 +154,8 @@ func (m *keeping) hasPlace(origin, session string) {
 	})
 }
 
-// tell pushes an event to all sessions everywhere. Each ten have a provider of their own, because of the budget.
+// tell pushes an event to all sessions everywhere. Each ten have a provider of their own, because
+// of the budget.
 func (m *keeping) tell(from, to int) (receipts []string) {
 	m.t.Helper()
 	for n := from; n <= to; n++ {
@@ -179,7 +181,9 @@ func events(s *gateway.Session) string {
 // isTold reports whether a line of a session's timeline has a text.
 func isTold(s *gateway.Session, text string) bool {
 	lines, _ := s.Timeline(0)
-	return slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool { return strings.Contains(l.Message, text) })
+	return slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool {
+		return strings.Contains(l.Message, text)
+	})
 }
 
 func numbers(from, to int) string {
@@ -206,14 +210,16 @@ func awaitEvents(t *testing.T, s *gateway.Session, want string) {
 	}
 }
 
-var allBuilds = Keep{Streams: []string{"builds"}, MaxAge: time.Hour, MaxEvents: 100, MaxBytes: 1 << 20}
+var allBuilds = Keep{Streams: []string{"builds"}, MaxAge: time.Hour, MaxEvents: 100,
+	MaxBytes: 1 << 20}
 
 // Every session of every gateway gets the events in one order, each once and with the same id. A
 // session that comes back, with its gateway or without, gets the events that it has missed; a new
 // one begins with the next event.
 func TestKeptEvents(t *testing.T) {
 	s := natsServer(t, nil)
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	sa, _ := a.session("sa")
 	a.hasPlace("a", "sa")
 	if got := a.tell(1, 5); slices.Contains(got, "queued") {
@@ -273,7 +279,8 @@ func TestKeptGap(t *testing.T) {
 	lines, _ := sb.Timeline(0)
 	for _, l := range lines {
 		if strings.Contains(l.Message, "missing") {
-			gaps = append(gaps, l.Message[:len("up to 5 events of the streams that last of gateway a")])
+			gaps = append(gaps,
+				l.Message[:len("up to 5 events of the streams that last of gateway a")])
 		}
 	}
 	if diff := cmp.Diff([]string{"up to 5 events of the streams that last of gateway a",
@@ -294,7 +301,8 @@ func TestKeptWithoutNATS(t *testing.T) {
 			}
 			s := run()
 			port = s.Addr().(*net.TCPAddr).Port
-			a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+			a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+				startKeeping(t, "b", s.ClientURL(), Keep{})
 			sa, _ := a.session("sa")
 			sb, _ := b.session("sb")
 			a.hasPlace("a", "sa")
@@ -307,7 +315,9 @@ func TestKeptWithoutNATS(t *testing.T) {
 			if got := a.tell(4, 6); !slices.Equal(got, []string{"queued", "queued", "queued"}) {
 				t.Errorf("receipts %v, want queued", got)
 			}
-			until(t, "b notices", func() bool { return strings.Contains(b.Fault(), "not connected") })
+			until(t, "b notices", func() bool {
+				return strings.Contains(b.Fault(), "not connected")
+			})
 			faults := b.History(t.Context(), nil, 0, time.Time{}).Faults
 			if !slices.Contains(faults, "gateway a: not connected to NATS") {
 				t.Errorf("faults of the history: %q, want that b is not connected", faults)
@@ -323,7 +333,8 @@ func TestKeptWithoutNATS(t *testing.T) {
 			awaitEvents(t, sa, numbers(1, 6))
 			for _, session := range []*gateway.Session{sa, sb} {
 				if told := isTold(session, "begin anew"); told != forgets {
-					t.Errorf("session %s is told that the streams begin anew: %v, want %v", session.ID(), told, forgets)
+					t.Errorf("session %s is told that the streams begin anew: %v, want %v",
+						session.ID(), told, forgets)
 				}
 			}
 			until(t, "nothing is wrong", func() bool { return a.Fault() == "" && b.Fault() == "" })
@@ -342,7 +353,8 @@ func TestKeeperReportsUnderNoLock(t *testing.T) {
 	until(t, "the connection is lost", func() bool { return !a.conn.IsConnected() })
 	receipts := make(chan gateway.Receipt, 2)
 	for range 2 {
-		e := gateway.NewKeptEvent("ci", &protocol.Push{Stream: "builds", Event: "x", Level: protocol.LevelKeep}, nil)
+		e := gateway.NewKeptEvent("ci", &protocol.Push{Stream: "builds", Event: "x",
+			Level: protocol.LevelKeep}, nil)
 		if err := keeper.Keep(e, func(r gateway.Receipt) {
 			_ = keeper.Fault()
 			receipts <- r
@@ -351,7 +363,8 @@ func TestKeeperReportsUnderNoLock(t *testing.T) {
 		}
 		select {
 		case r := <-receipts:
-			if r.Fate != adminapi.FateQueued || !strings.HasSuffix(r.Reason, "to be kept: not connected to NATS") {
+			if r.Fate != adminapi.FateQueued ||
+				!strings.HasSuffix(r.Reason, "to be kept: not connected to NATS") {
 				t.Errorf("%+v, want queued, and why", r)
 			}
 		case <-time.After(20 * time.Second):
@@ -373,13 +386,15 @@ func TestKeptForOne(t *testing.T) {
 	if err != nil || r.Fate != adminapi.FateStored || r.Seq != 1 {
 		t.Fatalf("%+v, %v, want stored as the first", r, err)
 	}
-	if r, err = one.Push(t.Context(), "ci", &protocol.Push{Event: "not kept", Level: protocol.LevelKeep}); err != nil {
+	if r, err = one.Push(t.Context(), "ci",
+		&protocol.Push{Event: "not kept", Level: protocol.LevelKeep}); err != nil {
 		t.Fatal(err)
 	}
 	a.tell(1, 1)
 	awaitEvents(t, other, "1")
 	until(t, "the session gets the inject", func() bool { return h.got() == "for one" })
-	if got := events(one); !strings.Contains(got, "for one") || strings.Count(got, "not kept") != 1 {
+	if got := events(one); !strings.Contains(got, "for one") ||
+		strings.Count(got, "not kept") != 1 {
 		t.Errorf("events %q, want both", got)
 	}
 	if _, err := a.gateway.Broadcast(t.Context(), "ci", &protocol.Push{Stream: "other", Event: "x",
@@ -398,8 +413,9 @@ func TestKeptWaitsForRoom(t *testing.T) {
 	a.hasPlace("a", "other")
 	busy.Busy()
 	for n := range 15 { // ten may wait
-		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprintf("p%d", n/10), &protocol.Push{Stream: "builds",
-			Level: protocol.LevelInject, Event: fmt.Sprint(n)}); err != nil {
+		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprintf("p%d", n/10),
+			&protocol.Push{Stream: "builds",
+				Level: protocol.LevelInject, Event: fmt.Sprint(n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -414,15 +430,17 @@ func TestKeptWaitsForRoom(t *testing.T) {
 // not count as a refused push.
 func TestKeptWaitsForNothing(t *testing.T) {
 	s := natsServer(t, nil)
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	busy, _ := b.session("busy")
 	b.hasPlace("a", "busy")
 	busy.Busy()
 	budget := b.follow("a").limit
 	budget.SetLimit(0)
 	for n := range 15 {
-		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprintf("p%d", n/10), &protocol.Push{Stream: "builds",
-			Level: protocol.LevelInject, Event: fmt.Sprint(n)}); err != nil {
+		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprintf("p%d", n/10),
+			&protocol.Push{Stream: "builds",
+				Level: protocol.LevelInject, Event: fmt.Sprint(n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -430,7 +448,8 @@ func TestKeptWaitsForNothing(t *testing.T) {
 	until(t, "it is tried four times", func() bool {
 		b.positions.mu.Lock()
 		defer b.positions.mu.Unlock()
-		if at := b.positions.origins["a"].Places["busy"].notBefore; !at.IsZero() && !slices.Contains(attempts, at) {
+		if at := b.positions.origins["a"].Places["busy"].notBefore; !at.IsZero() &&
+			!slices.Contains(attempts, at) {
 			attempts = append(attempts, at)
 		}
 		return len(attempts) == 4
@@ -448,15 +467,18 @@ func TestKeptWaitsForNothing(t *testing.T) {
 // and its faulty messages are counted.
 func TestKeptHostile(t *testing.T) {
 	s := natsServer(t, nil)
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	sb, h := b.session("sb")
 	b.hasPlace("a", "sb")
-	if _, err := sb.Push(t.Context(), "mine", &protocol.Push{Event: "0", Level: protocol.LevelKeep}); err != nil {
+	if _, err := sb.Push(t.Context(), "mine",
+		&protocol.Push{Event: "0", Level: protocol.LevelKeep}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "taken", "a.taken"} {
 		own := connectAnswering(t, b.joined, nil)
-		own.todo <- fmt.Sprintf(`{"type":"hello","name":%q,"session":"sb","protocolVersion":2}`, name)
+		own.todo <- fmt.Sprintf(`{"type":"hello","name":%q,"session":"sb","protocolVersion":2}`,
+			name)
 		awaitMessage[*protocol.HelloAck](t, own)
 	}
 	nc, err := nats.Connect(s.ClientURL())
@@ -466,7 +488,8 @@ func TestKeptHostile(t *testing.T) {
 	defer nc.Close()
 	js, _ := jetstream.New(nc)
 	publish := func(id, data string) {
-		if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(data), jetstream.WithMsgID(id)); err != nil {
+		if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(data),
+			jetstream.WithMsgID(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -483,8 +506,10 @@ func TestKeptHostile(t *testing.T) {
 	a.tellKept()
 	awaitEvents(t, sb, "0 other 1 2")
 	for _, row := range sb.History(nil, 0, time.Time{}) {
-		if want := map[string]string{"1": "a", "other": "a.mine"}[row.Event]; want != "" && row.Provider != want {
-			t.Errorf("the event %s stands here as one of %s, want %s", row.Event, row.Provider, want)
+		if want := map[string]string{"1": "a", "other": "a.mine"}[row.Event]; want != "" &&
+			row.Provider != want {
+			t.Errorf("the event %s stands here as one of %s, want %s", row.Event, row.Provider,
+				want)
 		}
 	}
 	var refused map[string]uint64
@@ -498,7 +523,8 @@ func TestKeptHostile(t *testing.T) {
 	if h.got() != "" {
 		t.Errorf("the session got %s as a prompt", h.got())
 	}
-	if !isTold(sb, `1 event of the streams that last of gateway a is refused here so far. The last: UNAUTHORIZED`) {
+	if !isTold(sb,
+		`1 event of the streams that last of gateway a is refused here so far. The last: UNAUTHORIZED`) {
 		t.Error("the timeline does not say that an event was refused")
 	}
 }
@@ -507,7 +533,8 @@ func TestKeptHostile(t *testing.T) {
 // receipts say that the event is kept.
 func TestKeptPushElsewhere(t *testing.T) {
 	s := natsServer(t, nil)
-	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds),
+		startKeeping(t, "b", s.ClientURL(), Keep{})
 	sb, _ := b.session("sb")
 	second, _ := b.session("second")
 	b.hasPlace("a", "sb")
@@ -537,7 +564,8 @@ func TestKeptPushElsewhere(t *testing.T) {
 	a.hasPlace("a", "sa")
 	p.todo <- `{"type":"push","stream":"builds","event":"3","level":"keep","broadcast":true,"requestId":"r3"}`
 	p.todo <- `{"type":"push","stream":"builds","event":"4","level":"keep","sessionId":"none","requestId":"r4"}`
-	if e := awaitMessage[*protocol.Error](t, p); e.Code != protocol.CodeInvalidSession || e.RequestID != "r4" {
+	if e := awaitMessage[*protocol.Error](t, p); e.Code != protocol.CodeInvalidSession ||
+		e.RequestID != "r4" {
 		t.Errorf("%+v, want INVALID_SESSION", e)
 	}
 	awaitEvents(t, sa, "3")
@@ -555,7 +583,8 @@ func TestKeptHistory(t *testing.T) {
 	tell := func(m *keeping, provider, stream, event string) {
 		push := &protocol.Push{Stream: stream, Level: protocol.LevelSurface, Event: event,
 			Metadata: protocol.Raw(`{"n":1}`)}
-		if r, err := m.gateway.Broadcast(t.Context(), provider, push); err != nil || r.Fate != adminapi.FateStored {
+		if r, err := m.gateway.Broadcast(t.Context(), provider, push); err != nil ||
+			r.Fate != adminapi.FateStored {
 			t.Fatalf("%+v, %v, want stored", r, err)
 		}
 	}
@@ -568,11 +597,13 @@ func TestKeptHistory(t *testing.T) {
 		last    int
 		want    string
 	}{
-		"all":                     {nil, 0, "a/x.y@ci.2=4 a/builds@ci=3 b/pages@ops=2 a/builds@ci=1"},
-		"the newest of each":      {nil, 1, "a/x.y@ci.2=4 a/builds@ci=3 b/pages@ops=2"},
-		"of a provider":           {[]string{"x.y@ci.2"}, 0, "a/x.y@ci.2=4"},
-		"of any, and named twice": {[]string{"builds", "builds@ci"}, 0, "a/builds@ci=3 a/builds@ci=1"},
-		"of nobody":               {[]string{"builds@ops"}, 0, ""},
+		"all": {nil, 0,
+			"a/x.y@ci.2=4 a/builds@ci=3 b/pages@ops=2 a/builds@ci=1"},
+		"the newest of each": {nil, 1, "a/x.y@ci.2=4 a/builds@ci=3 b/pages@ops=2"},
+		"of a provider":      {[]string{"x.y@ci.2"}, 0, "a/x.y@ci.2=4"},
+		"of any, and named twice": {[]string{"builds", "builds@ci"}, 0,
+			"a/builds@ci=3 a/builds@ci=1"},
+		"of nobody": {[]string{"builds@ops"}, 0, ""},
 	} {
 		h := b.History(t.Context(), test.streams, test.last, time.Time{})
 		var got []string
@@ -592,14 +623,16 @@ func TestKeptHistory(t *testing.T) {
 	}
 }
 
-// The history of a gateway that keeps large events has the newest of them, and says that there were more.
+// The history of a gateway that keeps large events has the newest of them, and says that there were
+// more.
 func TestKeptHistoryIsBounded(t *testing.T) {
 	s := natsServer(t, nil)
 	a := startKeeping(t, "a", s.ClientURL(), Keep{Streams: []string{"builds"}})
 	text := strings.Repeat("x", 900<<10)
 	for n := range 20 {
-		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprint("p", n/10), &protocol.Push{Stream: "builds",
-			Level: protocol.LevelKeep, Event: fmt.Sprint(n) + text}); err != nil {
+		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprint("p", n/10),
+			&protocol.Push{Stream: "builds",
+				Level: protocol.LevelKeep, Event: fmt.Sprint(n) + text}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -618,7 +651,8 @@ func TestKeptHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// Users with the rights of docs/cluster.md suffice for streams that last. One without the right to read them says so.
+// Users with the rights of docs/cluster.md suffice for streams that last. One without the right to
+// read them says so.
 func TestKeptRights(t *testing.T) {
 	s := natsServer(t, func(o *server.Options) {
 		rights("a", "b")(o)
@@ -636,7 +670,8 @@ func TestKeptRights(t *testing.T) {
 	a.tell(1, 3)
 	awaitEvents(t, sb, numbers(1, 3))
 	until(t, "c says that it may not read what they keep", func() bool {
-		return strings.Contains(c.Fault(), "keeps do not come") && strings.Contains(c.Fault(), `STREAM.INFO.tapgw_`)
+		return strings.Contains(c.Fault(), "keeps do not come") &&
+			strings.Contains(c.Fault(), `STREAM.INFO.tapgw_`)
 	})
 	for user, want := range map[string]string{
 		"a": "keeps: ok, gets what b keeps: ok",
@@ -663,7 +698,8 @@ func TestKeptRights(t *testing.T) {
 func TestKeeps(t *testing.T) {
 	k := NewKeeper(Keep{Streams: []string{"builds", "deploy-*@ci", "*@ops"}})
 	for name, want := range map[string]bool{
-		"builds@ci": true, "builds@x": true, "deploy-1@ci": true, "deploy-1@x": false, "any@ops": true,
+		"builds@ci": true, "builds@x": true, "deploy-1@ci": true, "deploy-1@x": false,
+		"any@ops":  true,
 		"other@ci": false,
 	} {
 		stream, provider, _ := protocol.SplitStream(name)
@@ -680,7 +716,8 @@ func TestKeeps(t *testing.T) {
 func TestKeeperLimits(t *testing.T) {
 	k := NewKeeper(Keep{Streams: []string{"*"}})
 	keep := func(provider, text string) *protocol.Error {
-		e := gateway.NewKeptEvent(provider, &protocol.Push{Event: text, Level: protocol.LevelKeep}, nil)
+		e := gateway.NewKeptEvent(provider, &protocol.Push{Event: text, Level: protocol.LevelKeep},
+			nil)
 		return k.Keep(e, func(gateway.Receipt) {})
 	}
 	var last *protocol.Error
@@ -696,14 +733,18 @@ func TestKeeperLimits(t *testing.T) {
 		}
 		last = keep(fmt.Sprint("p", n), "x")
 	}
-	if got := len(k.outbox); got != maxOutboxEvents || !strings.Contains(last.Message, "wait to be kept") {
-		t.Errorf("%d events wait and then %v, want %d and an error that says so", got, last, maxOutboxEvents)
+	if got := len(k.outbox); got != maxOutboxEvents ||
+		!strings.Contains(last.Message, "wait to be kept") {
+		t.Errorf("%d events wait and then %v, want %d and an error that says so", got, last,
+			maxOutboxEvents)
 	}
 }
 
-// FuzzKeptEvent shows that whatever another gateway keeps is refused, or is an event that a provider could have pushed.
+// FuzzKeptEvent shows that whatever another gateway keeps is refused, or is an event that a
+// provider could have pushed.
 func FuzzKeptEvent(f *testing.F) {
-	for _, data := range []string{"", "null", `{"provider":"x","stream":"s","event":"e","level":"keep"}`,
+	for _, data := range []string{"", "null",
+		`{"provider":"x","stream":"s","event":"e","level":"keep"}`,
 		`{"provider":"X y","stream":"S","prompt":"p","level":"inject","sessions":["a"],"metadata":{"a":1}}`} {
 		f.Add(data, "1", "tap._.a.x.s")
 	}

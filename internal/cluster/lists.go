@@ -13,7 +13,8 @@ import (
 
 // This file merges the session lists of several gateways into the one list that a provider gets.
 
-// listsWithin is how long the first list waits for those of other gateways. Providers often take its first session.
+// listsWithin is how long the first list waits for those of other gateways. Providers often take
+// its first session.
 const listsWithin = 300 * time.Millisecond
 
 // sendFirst sends the first list, with all that is known by then.
@@ -37,8 +38,8 @@ func (r *relay) sendFirstNow() {
 	r.peer.Send(m)
 }
 
-// list tells the provider of the sessions, those of this gateway first: with a message of a kind, or if that is "", of
-// a list that has changed. Call with r.mu held.
+// list tells the provider of the sessions, those of this gateway first: with a message of a kind,
+// or if that is "", of a list that has changed. Call with r.mu held.
 func (r *relay) list(kind protocol.Type) {
 	if r.first != nil {
 		for _, u := range r.upstreams {
@@ -75,7 +76,8 @@ func (r *relay) merged() []protocol.SessionInfo {
 	return r.c.lists.merge(parts)
 }
 
-// within returns those of the sessions of another gateway that the provider may bind. Call with r.mu held.
+// within returns those of the sessions of another gateway that the provider may bind. Call with
+// r.mu held.
 func (r *relay) within(list []protocol.SessionInfo) []protocol.SessionInfo {
 	reach := r.reach
 	if reach == nil || reach.Session == "" && reach.Match == nil {
@@ -143,7 +145,9 @@ func (r *relay) upstreamOf(session string) *upstream {
 		return nil
 	}
 	for _, u := range r.upstreams {
-		if slices.ContainsFunc(u.sessions, func(s protocol.SessionInfo) bool { return s.ID == session }) {
+		if slices.ContainsFunc(u.sessions, func(s protocol.SessionInfo) bool {
+			return s.ID == session
+		}) {
 			return u
 		}
 	}
@@ -170,7 +174,8 @@ func (r *relay) view() (v adminapi.Provider, ok bool) {
 		return v, false
 	}
 	v = r.shown
-	v.Trust, v.State, v.Tools, v.InFlight = string(r.reach.Trust), "bound", len(r.tools), len(r.calls)
+	v.Trust, v.State, v.Tools, v.InFlight = string(r.reach.Trust), "bound", len(r.tools),
+		len(r.calls)
 	for tr, u := range r.upstreams {
 		if u.isBound {
 			v.Serves = append(v.Serves, tr.peer)
@@ -189,7 +194,8 @@ func (r *relay) show(data []byte) {
 	}
 	switch m := m.(type) {
 	case *protocol.Hello:
-		r.shown.Name, r.shown.Instance, r.shown.Session = protocol.NormalName(m.Name), m.Instance, m.Session
+		r.shown.Name, r.shown.Instance, r.shown.Session = protocol.NormalName(m.Name), m.Instance,
+			m.Session
 		r.tools = map[string]bool{}
 		for i := range m.Tools {
 			r.tools[m.Tools[i].Name] = true

@@ -10,7 +10,8 @@ import (
 func TestMergedLists(t *testing.T) {
 	list := func(ids ...string) (l []protocol.SessionInfo) {
 		for _, id := range ids {
-			l = append(l, protocol.SessionInfo{ID: id, Label: "of " + id, Foreground: id == "f" || id == "g"})
+			l = append(l, protocol.SessionInfo{ID: id, Label: "of " + id, Foreground: id == "f" ||
+				id == "g"})
 		}
 		return l
 	}
@@ -25,7 +26,8 @@ func TestMergedLists(t *testing.T) {
 	}{
 		{[][]protocol.SessionInfo{own}, []string{"a", "f*"}},
 		{[][]protocol.SessionInfo{own, list("b", "g")}, []string{"a", "f*", "b", "g"}},
-		{[][]protocol.SessionInfo{nil, list("b", "g"), list("g", "c", "f")}, []string{"b", "g*", "c", "f"}},
+		{[][]protocol.SessionInfo{nil, list("b", "g"), list("g", "c", "f")},
+			[]string{"b", "g*", "c", "f"}},
 		{[][]protocol.SessionInfo{nil, nil}, nil},
 		{[][]protocol.SessionInfo{own, list("b", "g")}, []string{"a", "f*", "b", "g"}},
 	} {

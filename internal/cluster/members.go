@@ -18,7 +18,8 @@ import (
 // This file knows the other gateways: which of them the registry has, which sessions and providers
 // they share, and which have become doubtful.
 
-// Times of the registry. A gateway that is gone is doubtful before it leaves the list, and leaves it within 15 s.
+// Times of the registry. A gateway that is gone is doubtful before it leaves the list, and leaves
+// it within 15 s.
 const (
 	beatEvery     = 3 * time.Second
 	doubtfulAfter = 2*beatEvery + 500*time.Millisecond
@@ -107,7 +108,8 @@ func (c *Cluster) changed() {
 // maxSessionID bounds the ids of sessions of other gateways for which providers are run here.
 const maxSessionID = 200
 
-// Elsewhere returns the sessions of admitted gateways that a provider of this gateway may serve, if it shares that.
+// Elsewhere returns the sessions of admitted gateways that a provider of this gateway may serve, if
+// it shares that.
 func (c *Cluster) Elsewhere(provider string) (list []adminapi.Session) {
 	if !c.isShared(protocol.NormalName(provider)) {
 		return nil
@@ -127,7 +129,8 @@ func (c *Cluster) Elsewhere(provider string) (list []adminapi.Session) {
 		}
 	}
 	c.mu.Unlock()
-	return slices.DeleteFunc(list, func(s adminapi.Session) bool { // an id that this gateway has is its own
+	// an id that this gateway has is its own
+	return slices.DeleteFunc(list, func(s adminapi.Session) bool {
 		_, isOwn := c.gateway.Session(s.ID)
 		return isOwn
 	})
@@ -231,7 +234,9 @@ func (c *Cluster) Members() []adminapi.ClusterGateway {
 			list[i].Reachable, _, _ = tr.counts()
 		}
 	}
-	slices.SortFunc(list, func(a, b adminapi.ClusterGateway) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b adminapi.ClusterGateway) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return list
 }
 

@@ -39,18 +39,21 @@ type Server struct {
 // bucket is the KV bucket of the registry: in memory, a key for each gateway.
 const bucket = "tapgw"
 
-// inbox begins the subjects of the answers that a gateway gets. With one for all, each could hear the answers to
-// others, such as events that it may not read.
+// inbox begins the subjects of the answers that a gateway gets. With one for all, each could hear
+// the answers to others, such as events that it may not read.
 func inbox(gateway string) string { return "_INBOX." + gateway }
 
-// options of a connection. Nothing is kept while it is lost: a call or an answer to a gate must not come late.
+// options of a connection. Nothing is kept while it is lost: a call or an answer to a gate must not
+// come late.
 func (s *Server) options(name string) ([]nats.Option, error) {
 	o := []nats.Option{
 		nats.Name("tapgw " + name),
-		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
-		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
-		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
-		nats.Timeout(dialTimeout), nats.CustomInboxPrefix(inbox(name)),
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectJitter(50*time.Millisecond,
+			50*time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.IgnoreAuthErrorAbort(), nats.NoEcho(), nats.Timeout(dialTimeout),
+		nats.CustomInboxPrefix(inbox(name)),
 		// A trunk collects messages and sends them together, so the connection need not do that
 		// again. And a server that reads nothing must not block senders, or the pings, for the
 		// client's default of a minute.
@@ -104,7 +107,9 @@ func (b natsBus) MaxPayload() int {
 	return 1 << 20 // it is not connected yet
 }
 
-func (b natsBus) Subscribe(subject string, handle func(data []byte, isUnread bool)) (func(), error) {
+func (b natsBus) Subscribe(
+	subject string, handle func(data []byte, isUnread bool),
+) (func(), error) {
 	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
 		handle(m.Data, len(m.Data) == 0 && m.Header.Get("Status") == "503")
 	})
@@ -219,7 +224,8 @@ func Join(o Options, s Server) (*Joined, error) {
 	return j, nil
 }
 
-// keepAndFollow begins to keep events, and to hand out those of gateways whose events sessions here have had.
+// keepAndFollow begins to keep events, and to hand out those of gateways whose events sessions here
+// have had.
 func (j *Joined) keepAndFollow(js jetstream.JetStream) {
 	at, err := openPositions(j.o.StateFile)
 	if err != nil {
@@ -259,7 +265,8 @@ func withoutSecrets(err error, urls []string) error {
 // failed handles an error of the connection that no call returns.
 func (j *Joined) failed(sub *nats.Subscription, err error) {
 	j.mu.Lock()
-	isNew := !j.said[err.Error()] // such as that a right is missing, of each of several gateways, again and again
+	// such as that a right is missing, of each of several gateways, again and again
+	isNew := !j.said[err.Error()]
 	if len(j.said) >= maxMembers {
 		clear(j.said)
 	}
@@ -295,8 +302,8 @@ func (j *Joined) State(ctx context.Context) adminapi.Cluster {
 // Known returns the state of the cluster as of the last time the others were asked.
 func (j *Joined) Known() adminapi.Cluster {
 	sessions, providers := j.known()
-	return adminapi.Cluster{Name: j.name, Connected: j.conn.IsConnected(), Fault: j.Fault(), Gateways: j.Members(),
-		Sessions: sessions, Providers: providers}
+	return adminapi.Cluster{Name: j.name, Connected: j.conn.IsConnected(), Fault: j.Fault(),
+		Gateways: j.Members(), Sessions: sessions, Providers: providers}
 }
 
 // Fault says why other gateways do not see this one, or it does not see them; "" while all works.
@@ -313,7 +320,8 @@ func (j *Joined) Fault() string {
 	}
 	for name, f := range j.followers {
 		if f.fault != "" {
-			return "the events that gateway " + name + " keeps do not come: " + f.fault + j.refusal()
+			return "the events that gateway " + name + " keeps do not come: " + f.fault +
+				j.refusal()
 		}
 	}
 	return prefixed("the registry does not work: ", j.registryError)
@@ -349,7 +357,8 @@ func (r *registry) wake() { chans.Wake(r.poke) }
 // registryTimeout bounds each request to the registry.
 const registryTimeout = 2 * time.Second
 
-// run says that the gateway is there, every 3 seconds and when the connection has come back, until ctx ends.
+// run says that the gateway is there, every 3 seconds and when the connection has come back, until
+// ctx ends.
 func (r *registry) run(ctx context.Context, c *Cluster, conn *nats.Conn) {
 	beat := Beat{Version: c.o.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond),
 		Keeps: c.o.Keeper != nil}
@@ -382,7 +391,8 @@ func (r *registry) run(ctx context.Context, c *Cluster, conn *nats.Conn) {
 
 // beat puts the gateway into the bucket. Without a bucket it opens or makes one, and watches it.
 func (r *registry) beat(
-	ctx context.Context, c *Cluster, conn *nats.Conn, watching *sync.WaitGroup, beat Beat, isFresh bool,
+	ctx context.Context, c *Cluster, conn *nats.Conn, watching *sync.WaitGroup, beat Beat,
+	isFresh bool,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
 	defer cancel()
@@ -421,8 +431,9 @@ func openBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue
 		return kv, err
 	}
 	for _, replicas := range []int{3, 1} {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, TTL: 10 * time.Second,
-			LimitMarkerTTL: 5 * time.Second, Storage: jetstream.MemoryStorage, Replicas: replicas})
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket,
+			TTL: 10 * time.Second, LimitMarkerTTL: 5 * time.Second,
+			Storage: jetstream.MemoryStorage, Replicas: replicas})
 		if err == nil {
 			return kv, nil
 		}

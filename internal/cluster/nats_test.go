@@ -25,8 +25,9 @@ import (
 // natsServer starts a NATS server in this process, on a port of its own. change may be nil.
 func natsServer(t testing.TB, change func(*server.Options)) *server.Server {
 	t.Helper()
-	o := &server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 64 << 20, NoSigs: true, NoLog: true}
+	o := &server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1, JetStream: true,
+		StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 64 << 20,
+		NoSigs: true, NoLog: true}
 	if change != nil {
 		change(o)
 	}
@@ -57,8 +58,8 @@ func join(t testing.TB, name, url string, change func(*Options, *Server)) *joine
 	g := gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
 	})
-	o := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Version: "1.2.3", Name: name, Share: []string{"*"},
-		Admit: map[string]gateway.Trust{}}
+	o := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Version: "1.2.3", Name: name,
+		Share: []string{"*"}, Admit: map[string]gateway.Trust{}}
 	for _, other := range []string{"a", "b"} {
 		if other != name {
 			o.Admit[other] = gateway.TrustProject
@@ -111,7 +112,8 @@ type answering struct {
 }
 
 func connectAnswering(t testing.TB, j *joined, answer func(*protocol.ToolCall) string) *answering {
-	p := &answering{answer: answer, got: make(chan protocol.Message, 1000), todo: make(chan string, 1000)}
+	p := &answering{answer: answer, got: make(chan protocol.Message, 1000),
+		todo: make(chan string, 1000)}
 	p.conn = j.Connect(p, gateway.ConnOptions{})
 	done := make(chan struct{})
 	go func() {
@@ -160,7 +162,8 @@ func awaitMessage[M protocol.Message](t *testing.T, p *answering) M {
 
 func startSession(t testing.TB, j *joined, label string) *gateway.Session {
 	t.Helper()
-	s, err := j.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/", Label: label})
+	s, err := j.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/",
+		Label: label})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +187,13 @@ func TestOverNATS(t *testing.T) {
 		t.Errorf("%d bytes, error %q, want %d bytes", len(o.Data), o.Error, len(large))
 	}
 	state := a.State(t.Context())
-	if len(state.Gateways) != 1 || state.Gateways[0].Version != "1.2.3" || !state.Connected || state.Fault != "" {
+	if len(state.Gateways) != 1 || state.Gateways[0].Version != "1.2.3" || !state.Connected ||
+		state.Fault != "" {
 		t.Errorf("the cluster of a: %+v, want b, version 1.2.3, and no fault", state)
 	}
 	theirs := b.State(t.Context()).Sessions
-	if len(theirs) != 1 || theirs[0].Gateway != "a" || theirs[0].Label != "work" || theirs[0].CWD != "" {
+	if len(theirs) != 1 || theirs[0].Gateway != "a" || theirs[0].Label != "work" ||
+		theirs[0].CWD != "" {
 		t.Errorf("sessions that b sees: %+v, want that of a, without its directory", theirs)
 	}
 }
@@ -214,7 +219,8 @@ func awaitSession(t testing.TB, p *answering, id string) {
 	}
 }
 
-// A NATS server that ends and comes back has forgotten the registry. It is made again, and the gateways meet again.
+// A NATS server that ends and comes back has forgotten the registry. It is made again, and the
+// gateways meet again.
 func TestServerComesBack(t *testing.T) {
 	s := natsServer(t, nil)
 	url := s.ClientURL()
@@ -227,7 +233,9 @@ func TestServerComesBack(t *testing.T) {
 		return strings.Contains(a.Fault(), "not connected") && !a.reaches("b")
 	})
 	natsServer(t, func(o *server.Options) { o.Port = port })
-	until(t, "they reach each other again", func() bool { return a.reaches("b") && b.reaches("a") && a.Fault() == "" })
+	until(t, "they reach each other again", func() bool {
+		return a.reaches("b") && b.reaches("a") && a.Fault() == ""
+	})
 }
 
 // rights are the users of a NATS server that lets each gateway speak for itself only.
@@ -235,7 +243,8 @@ func rights(names ...string) func(*server.Options) {
 	return func(o *server.Options) {
 		for _, name := range names {
 			o.Users = append(o.Users,
-				&server.User{Username: name, Password: "secret-" + name, Permissions: permissions(name)})
+				&server.User{Username: name, Password: "secret-" + name,
+					Permissions: permissions(name)})
 		}
 		o.Users = append(o.Users, &server.User{Username: "any", Password: "secret-any"})
 	}
@@ -243,13 +252,18 @@ func rights(names ...string) func(*server.Options) {
 
 func permissions(name string) *server.Permissions {
 	return &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: []string{"tap.*." + name + ".>", "$KV.tapgw." + name,
-			"$JS.API.STREAM.INFO.KV_tapgw", "$JS.API.STREAM.CREATE.KV_tapgw", "$JS.API.CONSUMER.CREATE.KV_tapgw.>",
-			"$JS.API.CONSUMER.DELETE.KV_tapgw.>", "$JS.API.CONSUMER.INFO.KV_tapgw.>", "$JS.API.INFO",
-			"$JS.FC.>", "$JS.ACK.>", "$JS.API.STREAM.CREATE.tapgw_" + name, "$JS.API.STREAM.UPDATE.tapgw_" + name,
-			"$JS.API.STREAM.INFO.tapgw_a", "$JS.API.STREAM.MSG.GET.tapgw_a",
-			"$JS.API.STREAM.INFO.tapgw_b", "$JS.API.STREAM.MSG.GET.tapgw_b"}},
-		Subscribe: &server.SubjectPermission{Allow: []string{"tap." + name + ".>", "_INBOX." + name + ".>"}},
+		Publish: &server.SubjectPermission{Allow: []string{"tap.*." + name + ".>",
+			"$KV.tapgw." + name,
+			"$JS.API.STREAM.INFO.KV_tapgw", "$JS.API.STREAM.CREATE.KV_tapgw",
+			"$JS.API.CONSUMER.CREATE.KV_tapgw.>",
+			"$JS.API.CONSUMER.DELETE.KV_tapgw.>", "$JS.API.CONSUMER.INFO.KV_tapgw.>",
+			"$JS.API.INFO",
+			"$JS.FC.>", "$JS.ACK.>", "$JS.API.STREAM.CREATE.tapgw_" + name,
+			"$JS.API.STREAM.UPDATE.tapgw_" + name, "$JS.API.STREAM.INFO.tapgw_a",
+			"$JS.API.STREAM.MSG.GET.tapgw_a", "$JS.API.STREAM.INFO.tapgw_b",
+			"$JS.API.STREAM.MSG.GET.tapgw_b"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"tap." + name + ".>",
+			"_INBOX." + name + ".>"}},
 	}
 }
 
@@ -273,16 +287,20 @@ func TestRights(t *testing.T) {
 		return strings.Join(lines, ", ")
 	}
 	for _, test := range []struct{ user, name, want string }{
-		{"a", "a", "server: ok, may hear: ok, may speak: ok, speaks for itself only: ok, hears its own only: ok, " +
-			"registry: ok, gateway b: ok, gateway c: warn"},
-		{"any", "a", "server: ok, may hear: ok, may speak: ok, speaks for itself only: warn, hears its own only: warn, " +
-			"registry: ok, gateway b: ok, gateway c: warn"},
-		{"a", "x", "server: ok, may hear: fail, may speak: fail, speaks for itself only: ok, hears its own only: ok, " +
-			"registry: fail"},
+		{"a", "a",
+			"server: ok, may hear: ok, may speak: ok, speaks for itself only: ok, hears its own only: ok, " +
+				"registry: ok, gateway b: ok, gateway c: warn"},
+		{"any", "a",
+			"server: ok, may hear: ok, may speak: ok, speaks for itself only: warn, hears its own only: warn, " +
+				"registry: ok, gateway b: ok, gateway c: warn"},
+		{"a", "x",
+			"server: ok, may hear: fail, may speak: fail, speaks for itself only: ok, hears its own only: ok, " +
+				"registry: fail"},
 		{"none", "a", "server: fail"},
 	} {
 		if got := status(test.user, test.name); got != test.want {
-			t.Errorf("user %s as gateway %s:\n got %s\nwant %s", test.user, test.name, got, test.want)
+			t.Errorf("user %s as gateway %s:\n got %s\nwant %s", test.user, test.name, got,
+				test.want)
 		}
 	}
 }

@@ -24,8 +24,8 @@ const (
 	maxAbsent = 7 * 24 * time.Hour
 )
 
-// positions say how far sessions have got in the streams that last of each gateway. They are in a file, since sessions
-// come back after the gateway was started again.
+// positions say how far sessions have got in the streams that last of each gateway. They are in a
+// file, since sessions come back after the gateway was started again.
 type positions struct {
 	file   string     // "" if places are not saved
 	saving sync.Mutex // held by the goroutine that writes the file; before mu
@@ -46,12 +46,15 @@ type origin struct {
 
 // place is how far a session has got.
 type place struct {
-	Seq  uint64    `json:"seq"`           // the last event that the session got or that was not for it
-	Left time.Time `json:"left,omitzero"` // when the session was missed first; zero while it is here
+	// the last event that the session got or that was not for it
+	Seq uint64 `json:"seq"`
+	// when the session was missed first; zero while it is here
+	Left time.Time `json:"left,omitzero"`
 
 	notBefore time.Time // when it may be given the next one, after it had no room for it
 	refused   uint64    // events that the session does not take
-	isAnew    bool      // the stream in which it had this place is lost, and its session was not told
+	// the stream in which it had this place is lost, and its session was not told
+	isAnew bool
 }
 
 // openPositions reads the file. If the file can't be read, or no gateway wrote it, it returns an
@@ -129,8 +132,8 @@ func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 			p.Seq, p.isAnew = 0, true
 		}
 	}
-	// A server that comes back may have lost the last events. Those that it gives these numbers now are new. If the
-	// server is only late, sessions know the events by their ids.
+	// A server that comes back may have lost the last events. Those that it gives these numbers now
+	// are new. If the server is only late, sessions know the events by their ids.
 	o.head = min(o.head, last)
 	for _, p := range o.Places {
 		if p.Seq > last {
@@ -145,7 +148,8 @@ func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 	return isChanged
 }
 
-// lookInVain notes that there is no stream: all that will be in it is new. Call with positions.mu held.
+// lookInVain notes that there is no stream: all that will be in it is new. Call with positions.mu
+// held.
 func (o *origin) lookInVain() { o.head, o.hasLooked = 0, true }
 
 // arrive gives the sessions that are here a place, and forgets those that have been away for too
@@ -179,7 +183,9 @@ func (o *origin) arrive(here []string, last uint64, now time.Time) (isChanged bo
 		away = append(away, id)
 	}
 	if len(away) > maxAway {
-		slices.SortFunc(away, func(a, b string) int { return o.Places[a].Left.Compare(o.Places[b].Left) })
+		slices.SortFunc(away, func(a, b string) int {
+			return o.Places[a].Left.Compare(o.Places[b].Left)
+		})
 		for _, id := range away[:len(away)-maxAway] {
 			delete(o.Places, id)
 			isChanged = true

@@ -86,7 +86,8 @@ func TestPlacesAreBounded(t *testing.T) {
 		t.Errorf("%d places, want %d and that of the session which is here", got, maxAway)
 	}
 	if o.Places["x"] == nil || o.Places["xx"] != nil {
-		t.Error("the place of a session that is here is gone, or one that left before others is left")
+		t.Error(
+			"the place of a session that is here is gone, or one that left before others is left")
 	}
 }
 
@@ -100,7 +101,8 @@ func TestPositionsFile(t *testing.T) {
 	now := time.Unix(1000, 0).UTC()
 	p.origin("a").Places["s"] = &place{Seq: 4, Left: now}
 	p.origin("a").Created, p.isDirty = now, true
-	late := func() error { return context.DeadlineExceeded } // no place is saved before its event's record
+	// no place is saved before its event's record
+	late := func() error { return context.DeadlineExceeded }
 	if err := p.save(late); err == nil {
 		t.Error("the records were not written, and the places were")
 	}
@@ -115,7 +117,8 @@ func TestPositionsFile(t *testing.T) {
 		t.Fatalf("%v, dirty %v, want that there is more to save", err, p.isDirty)
 	}
 	again, err := openPositions(file)
-	if err != nil || again.origins["a"].Places["s"].Seq != 4 || !again.origins["a"].Created.Equal(now) {
+	if err != nil || again.origins["a"].Places["s"].Seq != 4 ||
+		!again.origins["a"].Created.Equal(now) {
 		t.Errorf("%+v, %v, want what was saved", again.origins["a"], err)
 	}
 	for _, data := range []string{"", "{", "[]", `{"a":{"places":{"s":1}}}`} {
@@ -126,7 +129,8 @@ func TestPositionsFile(t *testing.T) {
 			t.Errorf("%q: %v and %d places, want an error and none", data, err, len(p.origins))
 		}
 	}
-	if err := os.WriteFile(file, []byte(`{"a":null,"b":{"places":{"s":null}},"c":{}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"a":null,"b":{"places":{"s":null}},"c":{}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := openPositions(file); err != nil || len(p.origins) != 1 {

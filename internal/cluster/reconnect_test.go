@@ -15,7 +15,8 @@ import (
 // with all updates since its hello.
 func TestComesBackBesideFirstConnection(t *testing.T) {
 	for name, at := range map[string][]string{
-		"bound here and elsewhere": {"a", "b", "c"}, "bound at two others": {"a", "c"}, "bound at one other": {"a"},
+		"bound here and elsewhere": {"a", "b", "c"}, "bound at two others": {"a", "c"},
+		"bound at one other": {"a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,8 +36,9 @@ func TestComesBackBesideFirstConnection(t *testing.T) {
 				defer first.conn.Closed()
 				first.send(fmt.Sprintf(helloTool, "all"))
 				token := last[*protocol.HelloAck](first).ReconnectToken
-				first.send(`{"type":"tools.update","requestId":"u","tools":[{"name":"later","description":"d",` +
-					`"parameters":{"type":"object"}}]}`)
+				first.send(
+					`{"type":"tools.update","requestId":"u","tools":[{"name":"later","description":"d",` +
+						`"parameters":{"type":"object"}}]}`)
 				meet()
 				second := &provider{t: t}
 				second.conn = b.cluster.Connect(second, gateway.ConnOptions{})
@@ -45,7 +47,8 @@ func TestComesBackBesideFirstConnection(t *testing.T) {
 				second.take()
 				second.send(`{"type":"hello","name":"gpu","protocolVersion":2}`)
 				meet()
-				if ack := last[*protocol.HelloAck](second); ack.SessionID != "all" || ack.ReconnectToken == token {
+				if ack := last[*protocol.HelloAck](second); ack.SessionID != "all" ||
+					ack.ReconnectToken == token {
 					t.Errorf("bound to %q, want all, with a new token", ack.SessionID)
 				}
 				if !strings.HasPrefix(first.closed, fmt.Sprint(protocol.CloseTakenOver)) {
@@ -57,7 +60,8 @@ func TestComesBackBesideFirstConnection(t *testing.T) {
 						names = append(names, tool.Name)
 					}
 					if fmt.Sprint(names) != "[later]" {
-						t.Errorf("session %s has the tools %v, want the later one", s.View().Label, names)
+						t.Errorf("session %s has the tools %v, want the later one", s.View().Label,
+							names)
 						continue
 					}
 					second.take()
@@ -89,7 +93,9 @@ func TestTokenOfAnotherTakesNothingOver(t *testing.T) {
 		token := last[*protocol.HelloAck](first).ReconnectToken
 		other := there.connect(there.gateway.InstanceToken())
 		defer other.conn.Closed()
-		other.send(fmt.Sprintf(`{"type":"hello","name":"gpu","protocolVersion":2,"reconnectToken":%q}`, token))
+		other.send(
+			fmt.Sprintf(`{"type":"hello","name":"gpu","protocolVersion":2,"reconnectToken":%q}`,
+				token))
 		meet()
 		if first.closed != "" {
 			t.Errorf("the first connection: %q, want open", first.closed)

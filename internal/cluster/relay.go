@@ -41,21 +41,24 @@ type relay struct {
 	setup      setup            // of a provider of all sessions, for gateways that come later
 	all        bool             // it has bound to all sessions
 	isBound    bool             // here
-	home       *upstream        // the only gateway that it is bound at; nil for this one, or for all
-	answered   bool             // its hello has an answer
-	unbinding  bool             // the next error is the answer to a hello that only ends the bindings here
-	joining    bool             // the next answer is to a hello that the relay has sent
-	isClosed   bool
-	token      string            // of its auth
-	old        *savedState       // the state that the reconnect token of its auth, or of a hello that failed, restores
-	ending     map[string]bool   // sessions of other gateways whose end it was told of, and has not answered
-	saved      *savedState       // the state that its own reconnect token restores
-	shown      adminapi.Provider // its entry in lists while it is bound only elsewhere
-	tools      map[string]bool   // that it offers, of a provider that may serve elsewhere
+	// the only gateway that it is bound at; nil for this one, or for all
+	home      *upstream
+	answered  bool // its hello has an answer
+	unbinding bool // the next error is the answer to a hello that only ends the bindings here
+	joining   bool // the next answer is to a hello that the relay has sent
+	isClosed  bool
+	token     string // of its auth
+	// the state that the reconnect token of its auth, or of a hello that failed, restores
+	old *savedState
+	// sessions of other gateways whose end it was told of, and has not answered
+	ending map[string]bool
+	saved  *savedState       // the state that its own reconnect token restores
+	shown  adminapi.Provider // its entry in lists while it is bound only elsewhere
+	tools  map[string]bool   // that it offers, of a provider that may serve elsewhere
 }
 
-// Connect begins the connection of a provider, as [gateway.Gateway.Connect] does. A provider that may serve sessions of
-// other gateways does, if it and the sessions are shared.
+// Connect begins the connection of a provider, as [gateway.Gateway.Connect] does. A provider that
+// may serve sessions of other gateways does, if it and the sessions are shared.
 func (c *Cluster) Connect(p gateway.Peer, o gateway.ConnOptions) *Conn {
 	r := &relay{c: c, peer: p, upstreams: map[*trunk]*upstream{}, calls: map[string]asked{}}
 	r.receiving.Lock() // nothing is received before local is set
@@ -64,7 +67,8 @@ func (c *Cluster) Connect(p gateway.Peer, o gateway.ConnOptions) *Conn {
 	return &Conn{r}
 }
 
-// Conn is a provider's connection to a gateway of a cluster. Its methods are those of a [gateway.Conn].
+// Conn is a provider's connection to a gateway of a cluster. Its methods are those of a
+// [gateway.Conn].
 type Conn struct{ r *relay }
 
 // AuthEnded reports the same as [gateway.Conn.AuthEnded].
@@ -95,7 +99,8 @@ func (c *Conn) ReceiveBinary(size int) {
 // headOnly replaces a message that is too large.
 func headOnly(h protocol.Head) []byte {
 	members := map[string]string{}
-	for name, value := range map[string]string{"type": string(h.Type), "id": h.ID, "requestId": h.RequestID} {
+	for name, value := range map[string]string{"type": string(h.Type), "id": h.ID,
+		"requestId": h.RequestID} {
 		if value != "" && len(value) < maxBatch {
 			members[name] = value
 		}
@@ -109,7 +114,8 @@ func headOnly(h protocol.Head) []byte {
 
 // appendSize is the size of a frame as records have it.
 func appendSize(size int) []byte {
-	return binary.BigEndian.AppendUint32(nil, uint32(min(size, protocol.MaxFrame))) //nolint:gosec // it is small
+	// It is small.
+	return binary.BigEndian.AppendUint32(nil, uint32(min(size, protocol.MaxFrame))) //nolint:gosec
 }
 
 // Closed tells both ends that the provider's connection has ended.
@@ -168,15 +174,18 @@ func (r *relay) open() {
 	}
 }
 
-// openAt connects the provider with another gateway, if that is within reach and it is not connected there.
+// openAt connects the provider with another gateway, if that is within reach and it is not
+// connected there.
 func (r *relay) openAt(tr *trunk) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isClosed || r.reach == nil || r.upstreams[tr] != nil || r.reach.At != "" && r.reach.At != tr.peer {
+	if r.isClosed || r.reach == nil || r.upstreams[tr] != nil || r.reach.At != "" &&
+		r.reach.At != tr.peer {
 		return
 	}
 	tools := r.reach.Tools
-	request, _ := json.Marshal(openRequest{Allow: tools.Allow, Deny: tools.Deny, Prefix: tools.Prefix,
+	request, _ := json.Marshal(openRequest{Allow: tools.Allow, Deny: tools.Deny,
+		Prefix:      tools.Prefix,
 		Concurrency: tools.Concurrency, TimeoutMs: tools.Timeout.Milliseconds()}) // cannot fail
 	if u := tr.connect(r, request); u != nil {
 		r.upstreams[tr] = u
@@ -208,7 +217,8 @@ func (r *relay) Send(m protocol.Message) {
 			return
 		}
 		kind := protocol.TypeSessionsUpdated
-		if r.home == nil && !r.all && !r.isBound { // some clients say hello again only at this message
+		// some clients say hello again only at this message
+		if r.home == nil && !r.all && !r.isBound {
 			kind = protocol.TypeSessions
 		}
 		r.list(kind)

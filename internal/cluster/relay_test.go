@@ -30,8 +30,8 @@ func newMachine(t *testing.T, b Bus, name string, change func(*Options)) *machin
 	g := gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
 	})
-	o := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Version: "test", Name: name, Share: []string{"*"},
-		Admit: map[string]gateway.Trust{}}
+	o := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Version: "test", Name: name,
+		Share: []string{"*"}, Admit: map[string]gateway.Trust{}}
 	for _, other := range []string{"a", "b", "c"} {
 		if other != name {
 			o.Admit[other] = gateway.TrustProject
@@ -56,7 +56,8 @@ func (m *machine) close() {
 
 func (m *machine) session(label string) *gateway.Session {
 	m.t.Helper()
-	s, err := m.gateway.Start(m.t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/", Label: label})
+	s, err := m.gateway.Start(m.t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/",
+		Label: label})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -186,10 +187,13 @@ func TestServesSessionElsewhere(t *testing.T) {
 				if o := <-done; string(o.Data) != `{"n":1}` {
 					t.Errorf("outcome %+v, want the data", o)
 				}
-				if len(records) != 1 || records[0].Gateway+records[0].Tool+records[0].Outcome != "atok" {
-					t.Errorf("records of the provider's gateway: %+v, want one of the call, ok", records)
+				if len(records) != 1 ||
+					records[0].Gateway+records[0].Tool+records[0].Outcome != "atok" {
+					t.Errorf("records of the provider's gateway: %+v, want one of the call, ok",
+						records)
 				}
-				p.send(`{"type":"push","event":"e","level":"keep","requestId":"r","sessionId":"` + s.ID() + `"}`)
+				p.send(`{"type":"push","event":"e","level":"keep","requestId":"r","sessionId":"` +
+					s.ID() + `"}`)
 				if ack := last[*protocol.Ack](p); ack.Fate != "stored" || ack.SessionID != s.ID() {
 					t.Errorf("receipt %+v, want stored", ack)
 				}
@@ -206,7 +210,9 @@ func TestServesSessionElsewhere(t *testing.T) {
 // A gateway that dies in mid-call ends the call at once if NATS knows, else within 2 s.
 func TestCallEndsWithItsGateway(t *testing.T) {
 	for name, die := range map[string]func(*membus.Bus){
-		"killed": func(b *membus.Bus) { b.Kill("b") }, "cut off": func(b *membus.Bus) { b.Cut("a", "b", true) },
+		"killed": func(b *membus.Bus) {
+			b.Kill("b")
+		}, "cut off": func(b *membus.Bus) { b.Cut("a", "b", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -225,7 +231,8 @@ func TestCallEndsWithItsGateway(t *testing.T) {
 				die(b)
 				began := time.Now()
 				o := <-done
-				if took := time.Since(began); o.ErrorCode != protocol.CodeDisconnected || took > 2*time.Second {
+				if took := time.Since(began); o.ErrorCode != protocol.CodeDisconnected ||
+					took > 2*time.Second {
 					t.Errorf("%+v after %s, want DISCONNECTED within 2 s", o, took)
 				}
 				if o := <-call(s, "t"); o.ErrorCode != protocol.CodeDisconnected || o.Duration > 0 {
@@ -236,7 +243,8 @@ func TestCallEndsWithItsGateway(t *testing.T) {
 				}
 				time.Sleep(deadAfter)
 				if !strings.HasPrefix(p.closed, "1001") {
-					t.Errorf("the provider's connection: %q, want closed, so that it binds again", p.closed)
+					t.Errorf("the provider's connection: %q, want closed, so that it binds again",
+						p.closed)
 				}
 			})
 		})
@@ -274,8 +282,8 @@ func TestSlowGatewayKeepsTheOther(t *testing.T) {
 	})
 }
 
-// A gate of a provider elsewhere stays closed in a partition, for longer than a call takes, and opens to its provider
-// when that is back.
+// A gate of a provider elsewhere stays closed in a partition, for longer than a call takes, and
+// opens to its provider when that is back.
 func TestGateStaysClosedInPartition(t *testing.T) {
 	const gated = `{"type":"hello","name":"guard","protocolVersion":2,"session":"all","hooks":{"onPreToolUse":` +
 		`[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}}`
@@ -296,7 +304,8 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 		waiting := call(s, "t")
 		last[*protocol.GateCheck](guard)
 		b.Cut("a", "b", true)
-		if o := <-waiting; o.ErrorCode != protocol.CodeDenied || !strings.Contains(o.Error, "out of reach") {
+		if o := <-waiting; o.ErrorCode != protocol.CodeDenied ||
+			!strings.Contains(o.Error, "out of reach") {
 			t.Errorf("the call that waited: %+v, want denied with the reason", o)
 		}
 		for _, wait := range []time.Duration{0, time.Minute, time.Hour} {
@@ -306,7 +315,8 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 			}
 		}
 		lines, _ := s.Timeline(0)
-		if text, _ := json.Marshal(lines); !strings.Contains(string(text), "its gates deny until it is back") {
+		if text, _ := json.Marshal(lines); !strings.Contains(string(text),
+			"its gates deny until it is back") {
 			t.Errorf("the timeline does not say so: %s", text)
 		}
 		b.Cut("a", "b", false)
@@ -314,7 +324,8 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 		tool.take()
 		waiting = call(s, "t")
 		check := last[*protocol.GateCheck](guard)
-		guard.send(fmt.Sprintf(`{"type":"gate.result","callId":%q,"gateId":"g","decision":"allow"}`, check.CallID))
+		guard.send(fmt.Sprintf(`{"type":"gate.result","callId":%q,"gateId":"g","decision":"allow"}`,
+			check.CallID))
 		c := last[*protocol.ToolCall](tool)
 		tool.send(fmt.Sprintf(`{"type":"tool.result","id":%q,"data":1}`, c.ID))
 		if o := <-waiting; o.Failed() {
@@ -326,7 +337,8 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 	})
 }
 
-// A person takes away the gates of a provider whose gateway does not come back, and a session ends without them.
+// A person takes away the gates of a provider whose gateway does not come back, and a session ends
+// without them.
 func TestGateOfLostGatewayIsTakenAway(t *testing.T) {
 	for name, end := range map[string]func(*machine, *gateway.Session){
 		"the provider is stopped": func(m *machine, _ *gateway.Session) {
@@ -340,7 +352,9 @@ func TestGateOfLostGatewayIsTakenAway(t *testing.T) {
 				m.t.Error(err)
 			}
 			if took := time.Since(began); took > time.Second {
-				m.t.Errorf("the session took %s to end, want no wait for a provider that is out of reach", took)
+				m.t.Errorf(
+					"the session took %s to end, want no wait for a provider that is out of reach",
+					took)
 			}
 		},
 	} {
@@ -354,8 +368,9 @@ func TestGateOfLostGatewayIsTakenAway(t *testing.T) {
 				meet()
 				guard := there.connect(there.gateway.AdminToken())
 				defer guard.conn.Closed()
-				guard.send(`{"type":"hello","name":"guard","protocolVersion":2,"session":"all","hooks":{"onPreToolUse":` +
-					`[{"match":{"tool":"*"},"action":"gate","gateId":"g"}]}}`)
+				guard.send(
+					`{"type":"hello","name":"guard","protocolVersion":2,"session":"all","hooks":{"onPreToolUse":` +
+						`[{"match":{"tool":"*"},"action":"gate","gateId":"g"}]}}`)
 				b.Cut("a", "b", true)
 				time.Sleep(2 * deadAfter)
 				if d := s.PreToolUse(t.Context(), "anything", protocol.Raw("{}")); !d.Deny {

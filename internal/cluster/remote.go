@@ -24,7 +24,8 @@ import (
 // can read or change a session on any gateway.
 
 const (
-	// window is how many bytes of an answer may be on their way: one who reads slowly must not fill the trunk.
+	// window is how many bytes of an answer may be on their way: one who reads slowly must not fill
+	// the trunk.
 	window = 1 << 20
 	// maxRequest bounds the body of a request, as the admin API does.
 	maxRequest = protocol.MaxMessage
@@ -32,7 +33,8 @@ const (
 	maxServed = 64
 )
 
-// requestHead begins the data of [opRequest]; a length of 4 bytes stands before it, and the body behind it.
+// requestHead begins the data of [opRequest]; a length of 4 bytes stands before it, and the body
+// behind it.
 type requestHead struct {
 	Method      string `json:"method"`
 	Path        string `json:"path"` // below the prefix of the admin API
@@ -69,7 +71,8 @@ type part struct {
 	data []byte
 }
 
-// Forward lets another gateway answer a request of the admin API, if that allows it. path is below the API's prefix.
+// Forward lets another gateway answer a request of the admin API, if that allows it. path is below
+// the API's prefix.
 func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, name, path string) {
 	refuse := func(status int, code protocol.Code, format string, args ...any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -78,12 +81,14 @@ func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, name, path str
 	}
 	tr := c.trunks[name]
 	if tr == nil {
-		refuse(http.StatusNotFound, protocol.CodeNotFound, "gateway %q is not in admit of [cluster]", name)
+		refuse(http.StatusNotFound, protocol.CodeNotFound,
+			"gateway %q is not in admit of [cluster]", name)
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
 	if err != nil || len(body) > maxRequest {
-		refuse(http.StatusRequestEntityTooLarge, protocol.CodePayloadTooLarge, "the request is over 2 MiB")
+		refuse(http.StatusRequestEntityTooLarge, protocol.CodePayloadTooLarge,
+			"the request is over 2 MiB")
 		return
 	}
 	began := time.Now()
@@ -108,13 +113,15 @@ func (c *Cluster) record(state, name, method, path string, status int, began tim
 		code = fmt.Sprint(status)
 	}
 	command := method + " " + path
-	c.o.Record(adminapi.Record{TS: time.Now(), Kind: adminapi.RecordRemote, Gateway: name, State: state,
-		Command: command[:min(len(command), 1024)], Outcome: outcome, Code: code,
+	c.o.Record(adminapi.Record{TS: time.Now(), Kind: adminapi.RecordRemote, Gateway: name,
+		State: state, Command: command[:min(len(command), 1024)], Outcome: outcome, Code: code,
 		DurationMs: float64(time.Since(began).Microseconds()) / 1000})
 }
 
 // forward sends a request and writes its answer. It returns the status, 0 if nothing was written.
-func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, body []byte) (status int) {
+func (tr *trunk) forward(
+	w http.ResponseWriter, r *http.Request, path string, body []byte,
+) (status int) {
 	x := &exchange{parts: make(chan part, window/cost(0)+8), lost: make(chan struct{})}
 	tr.mu.Lock()
 	if !tr.isUp {
@@ -130,7 +137,9 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 		delete(tr.exchanges, id)
 		tr.mu.Unlock()
 	}()
-	head, _ := json.Marshal(requestHead{r.Method, path, r.URL.RawQuery, r.Header.Get("Content-Type")}) // cannot fail
+	// cannot fail
+	head, _ := json.Marshal(requestHead{r.Method, path, r.URL.RawQuery,
+		r.Header.Get("Content-Type")})
 	data := appendSize(len(head))
 	tr.push(opRequest, id, append(append(data, head...), body...))
 	tr.flush()
@@ -140,7 +149,8 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 			switch p.op {
 			case opResponse:
 				var h responseHead
-				if json.Unmarshal(p.data, &h) != nil || h.Status < 200 || h.Status > 599 || status != 0 {
+				if json.Unmarshal(p.data, &h) != nil || h.Status < 200 || h.Status > 599 ||
+					status != 0 {
 					tr.push(opCancel, id, nil)
 					return status
 				}
@@ -165,7 +175,8 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 	}
 }
 
-// safeType is the type of an answer of another gateway, which a browser must not take for a page of this one.
+// safeType is the type of an answer of another gateway, which a browser must not take for a page of
+// this one.
 func safeType(contentType string) string {
 	switch contentType {
 	case "application/json", "application/x-ndjson", "text/event-stream":
@@ -220,13 +231,16 @@ func (tr *trunk) serve(r record) {
 	}
 	if !tr.mayControl || tr.c.o.API == nil {
 		tr.c.count(tr.peer, "requests that it may not make")
-		tr.c.record(adminapi.RemoteServed, tr.peer, head.Method, head.Path, http.StatusForbidden, time.Now())
+		tr.c.record(adminapi.RemoteServed, tr.peer, head.Method, head.Path, http.StatusForbidden,
+			time.Now())
 		refuse(http.StatusForbidden, fmt.Sprintf(
-			"gateway %q may not do this on %q: control of [cluster] there says who may", tr.peer, tr.c.name))
+			"gateway %q may not do this on %q: control of [cluster] there says who may", tr.peer,
+			tr.c.name))
 		return
 	}
 	ctx, cancel := context.WithCancel(tr.c.ctx)
-	request, err := http.NewRequestWithContext(ctx, head.Method, "http://cluster", bytes.NewReader(r.data[4+size:]))
+	request, err := http.NewRequestWithContext(ctx, head.Method, "http://cluster",
+		bytes.NewReader(r.data[4+size:]))
 	if err == nil {
 		request.URL, err = parseTarget(head)
 	}

@@ -25,7 +25,8 @@ type recorder struct {
 func (r *recorder) record(rec adminapi.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list = append(r.list, strings.Join([]string{rec.State, rec.Gateway, rec.Command, rec.Outcome, rec.Code}, " "))
+	r.list = append(r.list,
+		strings.Join([]string{rec.State, rec.Gateway, rec.Command, rec.Outcome, rec.Code}, " "))
 }
 
 func (r *recorder) take() string {
@@ -44,7 +45,9 @@ func TestForward(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write([]byte(r.URL.Query().Get("q") + string(body)))
 	})
-	api.HandleFunc("GET /api/v1/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) })
+	api.HandleFunc("GET /api/v1/large", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(large)
+	})
 	for name, test := range map[string]struct {
 		to, method, path, body string
 		status                 int
@@ -56,7 +59,8 @@ func TestForward(t *testing.T) {
 		"a long answer": {"b", "GET", "/large", "", 200, string(large), "", ""},
 		"nothing there": {"b", "POST", "/none", "", 404, "404", "sent b POST /none failed 404",
 			"served a POST /none failed 404"},
-		"not allowed":           {"c", "POST", "/echo", "", 403, "UNAUTHORIZED", "sent c POST /echo failed 403", ""},
+		"not allowed": {"c", "POST", "/echo", "", 403, "UNAUTHORIZED",
+			"sent c POST /echo failed 403", ""},
 		"a query in the path":   {"b", "GET", "/large%3f?q=1", "", 404, "404", "", ""},
 		"a path without a root": {"b", "GET", "x/large", "", 400, "malformed", "", ""},
 		"not admitted":          {"x", "POST", "/echo", "", 404, "not in admit", "", ""},
@@ -75,7 +79,8 @@ func TestForward(t *testing.T) {
 				defer third.close()
 				meet()
 				path, query, _ := strings.Cut(test.path, "?")
-				r := httptest.NewRequestWithContext(t.Context(), test.method, "/?"+query, strings.NewReader(test.body))
+				r := httptest.NewRequestWithContext(t.Context(), test.method, "/?"+query,
+					strings.NewReader(test.body))
 				w := httptest.NewRecorder()
 				here.cluster.Forward(w, r, test.to, path)
 				if w.Code != test.status || !strings.Contains(w.Body.String(), test.answer) {
@@ -83,7 +88,9 @@ func TestForward(t *testing.T) {
 						w.Code, w.Body.Len(), w.Body, test.status, test.answer)
 				}
 				if got := w.Header().Get("Content-Type"); strings.HasPrefix(got, "text/") {
-					t.Errorf("the type is %s, want none that a browser shows as a page of this gateway", got)
+					t.Errorf(
+						"the type is %s, want none that a browser shows as a page of this gateway",
+						got)
 				}
 				synctest.Wait()
 				if got := hereRecords.take(); got != test.here {

@@ -60,7 +60,8 @@ func (r *relay) route(a about, data []byte) (toLocal bool, upstreams []*upstream
 	if isAnswer(a.kind) {
 		return one(r.askedBy(a.kind, a.call))
 	}
-	if !r.all || a.kind == protocol.TypeQuestionAnswer || a.kind == protocol.TypeStreamQuery && a.session == "" {
+	if !r.all || a.kind == protocol.TypeQuestionAnswer || a.kind == protocol.TypeStreamQuery &&
+		a.session == "" {
 		return one(r.fallback())
 	}
 	if a.session != "" {
@@ -70,8 +71,8 @@ func (r *relay) route(a about, data []byte) (toLocal bool, upstreams []*upstream
 		return one(r.fallback())
 	}
 	switch a.kind {
-	case protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate, protocol.TypeFilterSet,
-		protocol.TypeShutdownReady:
+	case protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate,
+		protocol.TypeFilterSet, protocol.TypeShutdownReady:
 	case protocol.TypePush:
 		if !a.isBroadcast {
 			return one(r.fallback())
@@ -102,7 +103,8 @@ type about struct {
 }
 
 func readAbout(data []byte) (a about) {
-	_ = protocol.Object(data, func(name string, value protocol.Raw) error { // the receiver reports faults
+	// the receiver reports faults
+	_ = protocol.Object(data, func(name string, value protocol.Raw) error {
 		switch name {
 		case "broadcast":
 			a.isBroadcast = string(value) == "true"
@@ -110,7 +112,8 @@ func readAbout(data []byte) (a about) {
 			a.hasFile = value.Kind() != 'n'
 		case "content":
 			a.hasContent = value.Kind() != 'n'
-		case "type", "id", "callId", "sessionId", "session", "name", "reconnectToken", "error", "errorCode":
+		case "type", "id", "callId", "sessionId", "session", "name", "reconnectToken", "error",
+			"errorCode":
 		default:
 			return nil
 		}
@@ -138,13 +141,15 @@ func readAbout(data []byte) (a about) {
 
 func isAnswer(t protocol.Type) bool {
 	switch t {
-	case protocol.TypeToolResult, protocol.TypeToolProgress, protocol.TypeGateResult, protocol.TypeTransformResult:
+	case protocol.TypeToolResult, protocol.TypeToolProgress, protocol.TypeGateResult,
+		protocol.TypeTransformResult:
 		return true
 	}
 	return false
 }
 
-// fallback is where messages go that are about nothing in particular; nil for this gateway. Call with r.mu held.
+// fallback is where messages go that are about nothing in particular; nil for this gateway. Call
+// with r.mu held.
 func (r *relay) fallback() *upstream {
 	if r.home != nil || r.isBound || !r.all {
 		return r.home
@@ -167,7 +172,8 @@ func (r *relay) targetOf(t protocol.Type, call string) *upstream {
 	return r.fallback()
 }
 
-// askedBy returns the gateway that an answer is for, nil for this one. It may have one answer. Call with r.mu held.
+// askedBy returns the gateway that an answer is for, nil for this one. It may have one answer. Call
+// with r.mu held.
 func (r *relay) askedBy(t protocol.Type, call string) *upstream {
 	u := r.calls[call].by
 	if u == nil {
@@ -190,7 +196,8 @@ func (r *relay) forgetCalls(u *upstream) (cancels []protocol.Message) {
 		delete(r.calls, id)
 		if a.tool != "" {
 			cancels = append(cancels,
-				&protocol.ToolCancel{ID: id, SessionID: a.session, Reason: protocol.ReasonInterrupted})
+				&protocol.ToolCancel{ID: id, SessionID: a.session,
+					Reason: protocol.ReasonInterrupted})
 		}
 	}
 	return cancels

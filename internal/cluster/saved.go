@@ -30,8 +30,8 @@ func (r *relay) remember(ack *protocol.HelloAck, from *trunk) {
 	if r.reach == nil {
 		return
 	}
-	m := &savedState{token: ack.ReconnectToken, auth: r.token, name: r.shown.Name, session: ack.SessionID,
-		isElsewhere: from != nil, tr: from, relay: r}
+	m := &savedState{token: ack.ReconnectToken, auth: r.token, name: r.shown.Name,
+		session: ack.SessionID, isElsewhere: from != nil, tr: from, relay: r}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.saved != nil {
@@ -67,7 +67,8 @@ func (r *relay) restored(a about, data []byte) *savedState {
 	}
 	old, token := r.old, r.token
 	r.mu.Unlock()
-	if old == nil || old.name != protocol.NormalName(a.name) || old.token == "" || old.auth != token {
+	if old == nil || old.name != protocol.NormalName(a.name) || old.token == "" ||
+		old.auth != token {
 		return nil
 	}
 	r.c.mu.Lock()
@@ -86,7 +87,8 @@ func (r *relay) restored(a about, data []byte) *savedState {
 	r.c.mu.Lock()
 	old.setup = said
 	r.c.mu.Unlock()
-	if _, err := decode(data); err == nil && first != r && old.isElsewhere && old.session == protocol.AllSessions {
+	if _, err := decode(data); err == nil && first != r && old.isElsewhere &&
+		old.session == protocol.AllSessions {
 		first.Close(protocol.CloseTakenOver, "a newer connection took this identity")
 	}
 	return old
@@ -103,8 +105,8 @@ func (c *Cluster) forgetSaved(now time.Time) {
 	}
 }
 
-// auth handles a message of a provider that has not authenticated. With a reconnect token that another gateway gave, it
-// authenticates here as it did before.
+// auth handles a message of a provider that has not authenticated. With a reconnect token that
+// another gateway gave, it authenticates here as it did before.
 func (r *relay) auth(data []byte) {
 	var m protocol.Auth
 	var old *savedState

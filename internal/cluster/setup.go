@@ -17,7 +17,8 @@ import (
 // maxSetup bounds the bytes of updates that are kept for gateways that come later.
 const maxSetup = 4 << 20
 
-// ownRequest begins the request ids of messages that the relay sends for the provider, whose answers it takes.
+// ownRequest begins the request ids of messages that the relay sends for the provider, whose
+// answers it takes.
 const ownRequest = "cluster-setup-"
 
 func isOwnRequest(id string) bool { return strings.HasPrefix(id, ownRequest) }
@@ -71,7 +72,8 @@ func hasMember(data []byte, member string) (has bool) {
 	return has
 }
 
-// frames are the messages that bring a gateway up to date, each update with a request id of the relay's.
+// frames are the messages that bring a gateway up to date, each update with a request id of the
+// relay's.
 func (s *setup) frames() [][]byte {
 	frames := [][]byte{s.hello}
 	for i, u := range s.updates {
@@ -88,8 +90,9 @@ func (s *setup) renewed(hello []byte) setup {
 		return now
 	}
 	for member, kind := range map[string]protocol.Type{
-		"tools": protocol.TypeToolsUpdate, "hooks": protocol.TypeHooksUpdate, "context": protocol.TypeContextUpdate,
-		"startup_context": "", "metadata": "", "subscribe": "", "concurrency": "",
+		"tools": protocol.TypeToolsUpdate, "hooks": protocol.TypeHooksUpdate,
+		"context": protocol.TypeContextUpdate, "startup_context": "", "metadata": "",
+		"subscribe": "", "concurrency": "",
 	} {
 		if hasMember(hello, member) {
 			continue

@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/taptest/membus"
 )
 
-// A provider of one session of another gateway sees and serves that session alone, and so does one whose file names
-// labels.
+// A provider of one session of another gateway sees and serves that session alone, and so does one
+// whose file names labels.
 func TestServesSingleSessionElsewhere(t *testing.T) {
 	for name, spec := range map[string]func(session string) gateway.PassSpec{
 		"by its id": func(session string) gateway.PassSpec {
@@ -50,7 +50,8 @@ func TestServesSingleSessionElsewhere(t *testing.T) {
 				for _, refused := range []*gateway.Session{other, own, far} {
 					p.send(fmt.Sprintf(helloTool, refused.ID()))
 					e := last[*protocol.Error](p)
-					if e.Code != protocol.CodeInvalidSession && e.Code != protocol.CodeUnauthorized {
+					if e.Code != protocol.CodeInvalidSession &&
+						e.Code != protocol.CodeUnauthorized {
 						t.Errorf("hello to session %s: %v, want refused", refused.View().Label, e)
 					}
 				}
@@ -105,7 +106,8 @@ func TestElsewhere(t *testing.T) {
 		there.cluster.heard("a", Beat{Version: "1", Lists: 1})
 		meet()
 		list := there.cluster.Elsewhere("gpu")
-		isRight := len(list) == 1 && list[0].ID == s.ID() && list[0].Gateway == "a" && list[0].CWD == ""
+		isRight := len(list) == 1 && list[0].ID == s.ID() && list[0].Gateway == "a" &&
+			list[0].CWD == ""
 		if !isRight || changes.Load() == 0 {
 			t.Errorf("%+v after %d changes, want the shared session of a, without a directory",
 				list, changes.Load())

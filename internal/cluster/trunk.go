@@ -22,12 +22,12 @@ import (
 // notices when the other gateway restarts or falls silent.
 
 const (
-	// pingAfter is the silence after which a trunk with connections sends a ping, and deadAfter the silence of the
-	// other side after which it is taken for dead: within 2 s of its last word.
+	// pingAfter is the silence after which a trunk with connections sends a ping, and deadAfter the
+	// silence of the other side after which it is taken for dead: within 2 s of its last word.
 	pingAfter = 400 * time.Millisecond
 	deadAfter = 1700 * time.Millisecond
-	// helloAgain is the time between two attempts to reach a gateway that should be there, helloSeldom to reach one of
-	// which the registry knows nothing.
+	// helloAgain is the time between two attempts to reach a gateway that should be there,
+	// helloSeldom to reach one of which the registry knows nothing.
 	helloAgain  = time.Second
 	helloSeldom = 5 * time.Second
 	// openRate and askRate are how many connections and requests the other may begin in a second.
@@ -42,19 +42,20 @@ const (
 // pleaseAnswer is the data of a ping that wants one back.
 var pleaseAnswer = []byte{1}
 
-// trunk is the way to one other gateway. Both sides tell each other in which life they are: a life ends with the
-// process, with silence, and with each message that is lost, and all connections of the trunk end with it. So a frame
-// comes once and in its order, or its connection ends.
+// trunk is the way to one other gateway. Both sides tell each other in which life they are: a life
+// ends with the process, with silence, and with each message that is lost, and all connections of
+// the trunk end with it. So a frame comes once and in its order, or its connection ends.
 type trunk struct {
 	c             *Cluster
 	peer          string
 	admission     gateway.Trust // the trust of its providers here
 	subject, from string        // the subjects to publish and to listen to
 	mayControl    bool          // it may use the admin API here
-	opens, asks   *rate.Limiter // limits on opens and requests of the other; only its subscription uses them
-	wake          chan struct{}
-	sending       sync.Mutex // held by the goroutine that publishes
-	lists         heardLists // only its subscription uses them
+	// limits on opens and requests of the other; only its subscription uses them
+	opens, asks *rate.Limiter
+	wake        chan struct{}
+	sending     sync.Mutex // held by the goroutine that publishes
+	lists       heardLists // only its subscription uses them
 
 	mu           sync.Mutex // guards the fields that follow
 	mine, theirs uint64     // lives; theirs is 0 while it is not known
@@ -86,7 +87,8 @@ func newTrunk(c *Cluster, peer string, admission gateway.Trust) *trunk {
 		wake: make(chan struct{}, 1), mine: newLife(),
 		opens: rate.NewLimiter(openRate, maxGuests), asks: rate.NewLimiter(askRate, 2*askRate),
 		guests: map[uint64]*guest{}, lost: map[*guest]bool{}, upstreams: map[uint64]*upstream{},
-		asked: map[uint64]chan answer{}, exchanges: map[uint64]*exchange{}, served: map[uint64]*served{},
+		asked: map[uint64]chan answer{}, exchanges: map[uint64]*exchange{},
+		served: map[uint64]*served{},
 	}
 }
 
@@ -108,8 +110,8 @@ func (tr *trunk) hello() {
 	_ = tr.c.bus.Publish(tr.subject, tr.from, h.append(nil))
 }
 
-// push queues a record. It never blocks, and may be called under locks of the gateway. It reports whether the trunk is
-// up. The trunk keeps data.
+// push queues a record. It never blocks, and may be called under locks of the gateway. It reports
+// whether the trunk is up. The trunk keeps data.
 func (tr *trunk) push(o op, conn uint64, data []byte) bool {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -176,7 +178,8 @@ func (tr *trunk) publish() (wasSent bool, why string) {
 	return true, ""
 }
 
-// pack makes messages of at most limit bytes of records. h is the head of the message before the first.
+// pack makes messages of at most limit bytes of records. h is the head of the message before the
+// first.
 func pack(h head, queue []record, limit int) (messages [][]byte) {
 	var now []byte
 	add := func(r record) {
@@ -206,7 +209,8 @@ func pack(h head, queue []record, limit int) (messages [][]byte) {
 	return messages
 }
 
-// receive handles a message of the other gateway. The subscription calls it, for one message at a time.
+// receive handles a message of the other gateway. The subscription calls it, for one message at a
+// time.
 func (tr *trunk) receive(data []byte, isUnread bool) {
 	tr.setReceiving(true)
 	defer tr.setReceiving(false)
@@ -255,7 +259,8 @@ func (tr *trunk) greeted(h head) {
 	}
 }
 
-// rise answers a hello, and reports whether the trunk has come up with it. Nothing is sent before the answer.
+// rise answers a hello, and reports whether the trunk has come up with it. Nothing is sent before
+// the answer.
 func (tr *trunk) rise(h head) bool {
 	tr.sending.Lock()
 	defer tr.sending.Unlock()
@@ -273,8 +278,8 @@ func (tr *trunk) rise(h head) bool {
 	return rose
 }
 
-// accepts reports whether a message of records is the next one of this life. One that came before is dropped; after
-// one that is missing, the trunk begins anew.
+// accepts reports whether a message of records is the next one of this life. One that came before
+// is dropped; after one that is missing, the trunk begins anew.
 func (tr *trunk) accepts(h head) bool {
 	tr.mu.Lock()
 	isThisLife, next := tr.isUp && h.from == tr.theirs && h.to == tr.mine, tr.got+1
@@ -403,7 +408,8 @@ func (tr *trunk) fail(why string) {
 	tr.exchanges, tr.served = map[uint64]*exchange{}, map[uint64]*served{}
 	tr.isUp, tr.isFull, tr.mine, tr.theirs, tr.sent, tr.got = false, false, newLife(), 0, 0, 0
 	tr.queue, tr.queued, tr.partial, tr.partOf = nil, 0, nil, 0
-	tr.guests, tr.upstreams, tr.asked = map[uint64]*guest{}, map[uint64]*upstream{}, map[uint64]chan answer{}
+	tr.guests, tr.upstreams, tr.asked = map[uint64]*guest{}, map[uint64]*upstream{},
+		map[uint64]chan answer{}
 	for _, g := range guests {
 		tr.lost[g] = true
 	}
@@ -432,8 +438,8 @@ func (tr *trunk) fail(why string) {
 
 func (tr *trunk) unreachable() error { return fmt.Errorf("gateway %q is out of reach", tr.peer) }
 
-// tick keeps the trunk alive: it looks for a gateway that should be there, says that this one is, and notices that the
-// other is silent.
+// tick keeps the trunk alive: it looks for a gateway that should be there, says that this one is,
+// and notices that the other is silent.
 func (tr *trunk) tick(now time.Time, isExpected bool) {
 	again := helloSeldom
 	if isExpected {
@@ -461,7 +467,8 @@ func (tr *trunk) tick(now time.Time, isExpected bool) {
 	tr.dropLost(now)
 }
 
-// counts are how many connections the trunk has: of the other's providers here, and of this gateway's there.
+// counts are how many connections the trunk has: of the other's providers here, and of this
+// gateway's there.
 func (tr *trunk) counts() (isUp bool, guests, upstreams int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -46,7 +46,8 @@ type asked struct {
 	began   time.Time
 }
 
-// connect opens a connection of a provider at the other gateway; nil if that is out of reach. Call with relay.mu held.
+// connect opens a connection of a provider at the other gateway; nil if that is out of reach. Call
+// with relay.mu held.
 func (tr *trunk) connect(r *relay, request []byte) *upstream {
 	tr.mu.Lock()
 	if !tr.isUp {
@@ -66,7 +67,8 @@ func (u *upstream) push(o op, data []byte) {
 	u.tr.flush()
 }
 
-// send sends a message of the provider. The files that it names are here, so their content goes with it.
+// send sends a message of the provider. The files that it names are here, so their content goes
+// with it.
 func (u *upstream) send(data []byte, a about) {
 	if a.kind == protocol.TypeToolResult && (a.hasFile || a.hasContent && hasFiles(data)) {
 		u.tr.c.begin(func() { u.push(opUp, u.withFiles(data)) })
@@ -107,8 +109,9 @@ func (u *upstream) withFiles(data []byte) []byte {
 		return data
 	}
 	fail := func(err error) []byte {
-		return protocol.Append(nil, &protocol.ToolResult{ID: result.ID, ErrorCode: protocol.CodeInternal,
-			Error: "tool.result.file: " + err.Error()})
+		return protocol.Append(nil,
+			&protocol.ToolResult{ID: result.ID, ErrorCode: protocol.CodeInternal,
+				Error: "tool.result.file: " + err.Error()})
 	}
 	if ref := result.File; ref != nil {
 		file, err := u.readFile(*ref)
@@ -126,11 +129,14 @@ func (u *upstream) withFiles(data []byte) []byte {
 		if err != nil {
 			return fail(err)
 		}
-		part.File, part.Data, part.MimeType = nil, file.Content, cmp.Or(part.MimeType, file.MimeType)
+		part.File, part.Data, part.MimeType = nil, file.Content,
+			cmp.Or(part.MimeType, file.MimeType)
 	}
 	whole := protocol.Append(nil, result)
 	if len(whole) > protocol.MaxResult {
-		return fail(errors.New("a result for a session of another gateway has at most 5 MiB, files included"))
+		return fail(
+			errors.New(
+				"a result for a session of another gateway has at most 5 MiB, files included"))
 	}
 	return whole
 }
@@ -160,7 +166,8 @@ func (u *upstream) readFile(ref protocol.FileRef) (*gateway.File, error) {
 	return u.tr.c.o.ReadFile(name, ref)
 }
 
-// keepsFiles reports whether the provider may have a directory on this machine, and under which name.
+// keepsFiles reports whether the provider may have a directory on this machine, and under which
+// name.
 func (u *upstream) keepsFiles() (name string, ok bool) {
 	u.r.mu.Lock()
 	defer u.r.mu.Unlock()
@@ -195,8 +202,8 @@ func (u *upstream) receive(rec record) {
 	u.r.peer.Flush()
 }
 
-// heardLists has the last list of each kind that came from a gateway. Each provider is told the same ones: they are
-// read once, and shared.
+// heardLists has the last list of each kind that came from a gateway. Each provider is told the
+// same ones: they are read once, and shared.
 type heardLists struct {
 	data map[protocol.Type][]byte
 	read map[protocol.Type]protocol.Message
@@ -268,8 +275,8 @@ func (u *upstream) handle(m protocol.Message) {
 			u.isAsked = false
 		}
 		if wasQuiet || isOwnRequest(m.RequestID) {
-			u.tr.c.log.Warn("a gateway refuses a provider", "gateway", u.tr.peer, "provider", u.name,
-				"code", string(m.Code), "error", m.Message)
+			u.tr.c.log.Warn("a gateway refuses a provider", "gateway", u.tr.peer, "provider",
+				u.name, "code", string(m.Code), "error", m.Message)
 			return
 		}
 		r.answered = r.answered || isHello
@@ -309,8 +316,8 @@ func (u *upstream) ask(id, session, tool string, m protocol.Message) {
 	u.r.peer.Send(m)
 }
 
-// callRecord returns the record of a call that a message of the provider answers; nil for any other message. Call with
-// relay.mu held.
+// callRecord returns the record of a call that a message of the provider answers; nil for any other
+// message. Call with relay.mu held.
 func (r *relay) callRecord(a about) *adminapi.Record {
 	c, ok := r.calls[a.call]
 	if !ok || c.tool == "" || a.kind != protocol.TypeToolResult {
@@ -321,17 +328,19 @@ func (r *relay) callRecord(a about) *adminapi.Record {
 		outcome = adminapi.OutcomeFailed
 	}
 	return &adminapi.Record{
-		TS: time.Now(), Kind: adminapi.RecordCall, Gateway: c.by.tr.peer, Session: c.session, Provider: c.by.name,
-		ID: a.call, Tool: c.tool, Outcome: outcome, Code: a.errorCode,
+		TS: time.Now(), Kind: adminapi.RecordCall, Gateway: c.by.tr.peer, Session: c.session,
+		Provider: c.by.name, ID: a.call, Tool: c.tool, Outcome: outcome, Code: a.errorCode,
 		DurationMs: float64(time.Since(c.began).Microseconds()) / 1000,
 	}
 }
 
-// list notes the sessions of the other gateway, and binds a provider of all sessions to them. Call with relay.mu held.
+// list notes the sessions of the other gateway, and binds a provider of all sessions to them. Call
+// with relay.mu held.
 func (u *upstream) list(sessions []protocol.SessionInfo, kind protocol.Type) {
 	r := u.r
 	u.sessions, u.hasList = r.within(sessions), true
-	if r.all && !u.isBound && !u.isAsked && len(sessions) > 0 && r.setup.hello != nil && r.mayJoin() {
+	if r.all && !u.isBound && !u.isAsked && len(sessions) > 0 && r.setup.hello != nil &&
+		r.mayJoin() {
 		u.isAsked, u.isQuiet, u.name = true, r.answered, readAbout(r.setup.hello).name
 		for _, data := range r.setup.frames() {
 			u.push(opUp, data)
@@ -356,8 +365,8 @@ func (u *upstream) lose() {
 	u.gone(protocol.CloseGoingAway, u.tr.unreachable().Error())
 }
 
-// gone tells the provider that another gateway is gone. If it served a session there and nothing else, its connection
-// ends as if it had been one to that gateway.
+// gone tells the provider that another gateway is gone. If it served a session there and nothing
+// else, its connection ends as if it had been one to that gateway.
 func (u *upstream) gone(code protocol.CloseCode, reason string) {
 	r := u.r
 	r.mu.Lock()

@@ -20,11 +20,13 @@ func (l *brokenLink) file(id any) object {
 	if err := os.WriteFile(path, []byte("report"), 0o600); err != nil {
 		return object{"type": "tool.result", "id": id, "error": err.Error()}
 	}
-	return object{"type": "tool.result", "id": id, "file": object{"path": path, "mimeType": "text/plain"}}
+	return object{"type": "tool.result", "id": id,
+		"file": object{"path": path, "mimeType": "text/plain"}}
 }
 
 // codes are all codes of results.
-var codes = []string{"NOT_FOUND", "TIMEOUT", "CANCELLED", "DISCONNECTED", "UNAUTHORIZED", "INTERNAL"}
+var codes = []string{"NOT_FOUND", "TIMEOUT", "CANCELLED", "DISCONNECTED", "UNAUTHORIZED",
+	"INTERNAL"}
 
 // result is the answer of a tool; nil sends no answer.
 func (l *brokenLink) result(tool string, id any, args object) object {
@@ -38,9 +40,11 @@ func (l *brokenLink) result(tool string, id any, args object) object {
 	case tool != "echo" && l.is("has every tool"):
 		answer["data"] = "done"
 	case tool != "echo" && l.is("a code of its own"):
-		return object{"type": "tool.result", "id": id, "error": "no such tool", "errorCode": "NO_TOOL"}
+		return object{"type": "tool.result", "id": id, "error": "no such tool",
+			"errorCode": "NO_TOOL"}
 	case tool != "echo":
-		return object{"type": "tool.result", "id": id, "error": "no such tool", "errorCode": codes[0]}
+		return object{"type": "tool.result", "id": id, "error": "no such tool",
+			"errorCode": codes[0]}
 	case !isText:
 		return l.file(id)
 	case l.is("data and an error"):
@@ -109,7 +113,8 @@ func (l *brokenLink) work(ctx context.Context, id, tool string, args object) {
 	if tool == "slow" {
 		<-ctx.Done()
 		l.finish(id)
-		cancelled := object{"type": "tool.result", "id": id, "error": "cancelled", "errorCode": "CANCELLED"}
+		cancelled := object{"type": "tool.result", "id": id, "error": "cancelled",
+			"errorCode": "CANCELLED"}
 		switch {
 		case l.ctx.Err() != nil && l.is("answers on the next connection"):
 			l.mu.Lock()
@@ -154,8 +159,10 @@ func (l *brokenLink) cancel(m object) {
 		}
 	}
 	l.mu.Unlock()
-	cancelled := object{"type": "tool.result", "id": id, "error": "cancelled", "errorCode": "CANCELLED"}
-	if ended && l.is("answers a late cancel") || cancel == nil && !ended && l.is("answers an unknown cancel") {
+	cancelled := object{"type": "tool.result", "id": id, "error": "cancelled",
+		"errorCode": "CANCELLED"}
+	if ended && l.is("answers a late cancel") || cancel == nil && !ended &&
+		l.is("answers an unknown cancel") {
 		l.send(cancelled)
 	}
 }
@@ -163,8 +170,8 @@ func (l *brokenLink) cancel(m object) {
 // question declines each question that it is told of.
 func (l *brokenLink) question(m object) error {
 	data, _ := m["data"].(object)
-	answer := object{"type": "question.answer", "requestId": fmt.Sprint("answer ", data["id"]), "question": data["id"],
-		"decision": "deny"}
+	answer := object{"type": "question.answer", "requestId": fmt.Sprint("answer ", data["id"]),
+		"question": data["id"], "decision": "deny"}
 	switch {
 	case m["event"] == "question.ended" && l.is("answers what is over"):
 		l.wg.Go(func() {

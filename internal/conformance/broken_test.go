@@ -120,7 +120,8 @@ type brokenLink struct {
 func (b *broken) connect(stop context.Context) (bound bool, err error) {
 	question := proof.NewQuestion(b.token)
 	o := &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: b.dial, DisableKeepAlives: true}},
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: b.dial,
+			DisableKeepAlives: true}},
 		HTTPHeader: http.Header{},
 	}
 	if b.token != "" {
@@ -143,8 +144,8 @@ func (b *broken) connect(stop context.Context) (bound bool, err error) {
 		ws.SetReadLimit(1 << 20)
 	}
 	ctx, cancel := context.WithCancel(b.killed)
-	l := &brokenLink{broken: b, ws: ws, ctx: ctx, calls: map[string]context.CancelFunc{}, ended: map[string]bool{},
-		last: make(chan struct{})}
+	l := &brokenLink{broken: b, ws: ws, ctx: ctx, calls: map[string]context.CancelFunc{},
+		ended: map[string]bool{}, last: make(chan struct{})}
 	close(l.last)
 	leaving := make(chan struct{})
 	defer l.wg.Wait()
@@ -233,7 +234,8 @@ func (l *brokenLink) receive(typ websocket.MessageType, data []byte) error {
 	name, isText := m["type"].(string)
 	switch {
 	case typ == websocket.MessageBinary && l.is("dies of binary frames"),
-		typ == websocket.MessageText && (err != nil || m == nil || !isText) && l.is("dies of what is no JSON"):
+		typ == websocket.MessageText && (err != nil || m == nil || !isText) &&
+			l.is("dies of what is no JSON"):
 		return errors.New("a frame that it does not understand")
 	case typ == websocket.MessageBinary || err != nil || m == nil:
 		return nil
@@ -266,7 +268,8 @@ func (l *brokenLink) receive(typ websocket.MessageType, data []byte) error {
 		}
 		return l.question(m)
 	case "ack", "stream.history":
-		if _, known := m["requestId"].(string); known && m["requestId"] == "never" && l.is("dies of unknown answers") {
+		if _, known := m["requestId"].(string); known && m["requestId"] == "never" &&
+			l.is("dies of unknown answers") {
 			return errors.New("an answer to nothing")
 		}
 	default:
@@ -318,7 +321,8 @@ func (l *brokenLink) tools() []object {
 	case "a tool's description":
 		delete(echo, "description")
 	}
-	return []object{echo, {"name": "slow", "description": "Waits to be cancelled", "parameters": object{}}}
+	return []object{echo, {"name": "slow", "description": "Waits to be cancelled",
+		"parameters": object{}}}
 }
 
 func (l *brokenLink) hello(session string) {
@@ -326,8 +330,10 @@ func (l *brokenLink) hello(session string) {
 		session = protocol.AllSessions
 	}
 	l.state, l.session = "hello", session
-	gate := object{"match": object{"tool": "shell", "args": `\bgit\b`}, "action": "gate", "gateId": "pushes"}
-	m := object{"type": "hello", "name": "broken", "protocolVersion": 2, "session": session, "tools": l.tools(),
+	gate := object{"match": object{"tool": "shell", "args": `\bgit\b`}, "action": "gate",
+		"gateId": "pushes"}
+	m := object{"type": "hello", "name": "broken", "protocolVersion": 2, "session": session,
+		"tools": l.tools(),
 		"hooks": object{
 			"onPreToolUse": []object{gate},
 			"transforms":   object{"tone": object{"action": "callback"}},
@@ -382,15 +388,19 @@ func (l *brokenLink) ack(m object) {
 	case "one id for two requests":
 		update["requestId"] = event["requestId"]
 	case "two updates at once":
-		l.send(object{"type": "tools.update", "tools": []object{}, "remove": []string{}, "requestId": "update-2"})
+		l.send(object{"type": "tools.update", "tools": []object{}, "remove": []string{},
+			"requestId": "update-2"})
 	case "a binary message":
-		l.sendText(websocket.MessageBinary, encode(object{"type": "push", "level": "keep", "event": "binary"}))
+		l.sendText(websocket.MessageBinary,
+			encode(object{"type": "push", "level": "keep", "event": "binary"}))
 	case "a key twice":
-		l.sendText(websocket.MessageText, []byte(`{"type":"push","level":"keep","event":"a","event":"b"}`))
+		l.sendText(websocket.MessageText,
+			[]byte(`{"type":"push","level":"keep","event":"a","event":"b"}`))
 	case "a type of its own":
 		l.send(object{"type": "log", "text": "bound"})
 	case "too long a message":
-		l.send(object{"type": "push", "level": "keep", "event": strings.Repeat("x", protocol.MaxMessage)})
+		l.send(object{"type": "push", "level": "keep",
+			"event": strings.Repeat("x", protocol.MaxMessage)})
 	case "progress without a text":
 		l.send(object{"type": "tool.progress", "id": "c"})
 	}
@@ -402,9 +412,11 @@ func (l *brokenLink) ack(m object) {
 func (l *brokenLink) refused(m object) error {
 	code, isText := m["code"].(string)
 	switch {
-	case !isText && l.is("dies of wrong fields"), code == "X_UNKNOWN" && l.is("dies of unknown codes"):
+	case !isText && l.is("dies of wrong fields"), code == "X_UNKNOWN" &&
+		l.is("dies of unknown codes"):
 		return errors.New("an error that it does not know")
-	case code == "AUTH_FAILED" && l.reconnect != "" && !l.is("gives up without its reconnect token"):
+	case code == "AUTH_FAILED" && l.reconnect != "" &&
+		!l.is("gives up without its reconnect token"):
 		l.reconnect = ""
 	case code == "AUTH_FAILED" && !l.is("sends a refused token again"):
 		return errGivesUp
@@ -434,7 +446,8 @@ func (l *brokenLink) lifecycle(m object) error {
 
 func (l *brokenLink) gate(m object) {
 	known := m["gateId"] == "pushes"
-	answer := object{"type": "gate.result", "gateId": m["gateId"], "callId": m["callId"], "decision": "allow"}
+	answer := object{"type": "gate.result", "gateId": m["gateId"], "callId": m["callId"],
+		"decision": "allow"}
 	switch {
 	case known && l.is("a silent gate"):
 		return

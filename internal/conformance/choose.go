@@ -15,8 +15,8 @@ import (
 // errNoTool says that the user named a tool that the provider does not have.
 var errNoTool = errors.New("it has no tool of that name")
 
-// choose chooses the tool that the kit calls: the one that the user named, else the first whose arguments the kit can
-// make. The error wraps [errNoTool].
+// choose chooses the tool that the kit calls: the one that the user named, else the first whose
+// arguments the kit can make. The error wraps [errNoTool].
 func (k *kit) choose() error {
 	tools := k.ledger.current().Tools
 	var names []string
@@ -25,7 +25,8 @@ func (k *kit) choose() error {
 	}
 	for _, named := range []string{k.opts.Tool, k.slow.name} {
 		if named != "" && len(names) > 0 && !slices.Contains(names, named) {
-			return fmt.Errorf("calling %s: %w; it has %s", named, errNoTool, strings.Join(names, ", "))
+			return fmt.Errorf("calling %s: %w; it has %s", named, errNoTool,
+				strings.Join(names, ", "))
 		}
 	}
 	if k.opts.Tool != "" {
@@ -41,7 +42,8 @@ func (k *kit) choose() error {
 			return nil
 		}
 	}
-	k.noTool = skipf("it has no tool whose arguments the kit can make: name one with --tool and --args")
+	k.noTool = skipf(
+		"it has no tool whose arguments the kit can make: name one with --tool and --args")
 	if len(tools) == 0 {
 		k.noTool = skipf("it has no tools")
 	}
@@ -79,7 +81,8 @@ type property struct {
 	Minimum  *float64
 }
 
-// value makes a value for the property. It need not be right: the whole is checked against the schema.
+// value makes a value for the property. It need not be right: the whole is checked against the
+// schema.
 func (p property) value() any {
 	switch {
 	case p.Const != nil:

@@ -1,7 +1,7 @@
-// Package conformance judges providers of the protocol by running them: [Provider] plays the gateway
-// for a provider, and [SDK] plays the scenarios of testdata/sdk with the sample program of an SDK.
-// Each rule has a section of docs/protocol.md. It passes, is broken, is advice that was not taken, or
-// is skipped with a reason: a rule that could not be judged never passes.
+// Package conformance judges providers of the protocol by running them: [Provider] plays the
+// gateway for a provider, and [SDK] plays the scenarios of testdata/sdk with the sample program of
+// an SDK. Each rule has a section of docs/protocol.md. It passes, is broken, is advice that was not
+// taken, or is skipped with a reason: a rule that could not be judged never passes.
 package conformance
 
 import (
@@ -47,8 +47,8 @@ const (
 )
 
 // Result is the outcome of one rule. Level is "must" or "advice". Got and Want are set for a rule
-// that is broken: the observed behaviour and the expected one, in one line each. Reason is set for a
-// skipped rule.
+// that is broken: the observed behaviour and the expected one, in one line each. Reason is set for
+// a skipped rule.
 type Result struct {
 	Rule
 	Level      string  `json:"level"`

@@ -29,8 +29,9 @@ func TestDocumentListsRules(t *testing.T) {
 		return
 	}
 	if want != got {
-		t.Errorf("docs/conformance.md lists other rules than the code has: run go test ./internal/conformance "+
-			"-run %s -update", t.Name())
+		t.Errorf(
+			"docs/conformance.md lists other rules than the code has: run go test ./internal/conformance "+
+				"-run %s -update", t.Name())
 	}
 }
 

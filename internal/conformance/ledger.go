@@ -38,7 +38,8 @@ type talk struct {
 	pushes   map[string][]time.Time
 }
 
-// ledger watches every frame of a provider. It knows which watched rules are broken, and which it has seen at work.
+// ledger watches every frame of a provider. It knows which watched rules are broken, and which it
+// has seen at work.
 type ledger struct {
 	persistDir string // fixed at creation
 
@@ -67,7 +68,8 @@ type offer struct {
 
 func newLedger(persistDir string) *ledger {
 	return &ledger{persistDir: persistDir, broken: map[string]*failure{}, seen: map[string]int{},
-		talks: map[*providerConn]*talk{}, calls: map[string]*callRecord{}, checks: map[string]*callRecord{},
+		talks: map[*providerConn]*talk{}, calls: map[string]*callRecord{},
+		checks:    map[string]*callRecord{},
 		questions: map[string]*questionRecord{},
 		restoring: map[*providerConn]bool{}}
 }
@@ -108,7 +110,8 @@ func (d *ledger) current() offer {
 func (d *ledger) talk(l *providerConn) *talk {
 	t := d.talks[l]
 	if t == nil {
-		t = &talk{sessions: map[string]bool{}, waiting: map[string]bool{}, pushes: map[string][]time.Time{}}
+		t = &talk{sessions: map[string]bool{}, waiting: map[string]bool{},
+			pushes: map[string][]time.Time{}}
 		d.talks[l] = t
 	}
 	return t
@@ -161,7 +164,8 @@ func (d *ledger) order(t *talk, typ protocol.Type) {
 	if t.messages == 1 {
 		d.note("connect.auth", typ == protocol.TypeAuth, "%s came first", typ)
 	} else if typ == protocol.TypeAuth {
-		d.note("connect.auth", false, "another auth came on the connection, as message %d", t.messages)
+		d.note("connect.auth", false, "another auth came on the connection, as message %d",
+			t.messages)
 	}
 	if t.goodbye {
 		d.note("stop.silent", false, "%s came after goodbye", typ)
@@ -270,7 +274,8 @@ func (d *ledger) hello(l *providerConn, m *protocol.Hello) {
 	d.reconnectToken(l, m.ReconnectToken)
 	name := protocol.NormalName(m.Name) + " " + m.Instance
 	if d.name != "" {
-		d.note("reconnect.name", name == d.name, "hello with name and instance %q, before it was %q", name, d.name)
+		d.note("reconnect.name", name == d.name,
+			"hello with name and instance %q, before it was %q", name, d.name)
 	}
 	d.name = name
 	restores := d.restoring[l]
@@ -348,10 +353,12 @@ func (d *ledger) result(l *providerConn, m *protocol.ToolResult) {
 	d.note("result.one", m.Data == nil || !m.Failed(), "data beside error %.64q, errorCode %.64q",
 		m.Error, m.ErrorCode)
 	if m.ErrorCode != "" {
-		d.note("result.code", m.ErrorCode.ResultCode() == m.ErrorCode, "errorCode %q", string(m.ErrorCode))
+		d.note("result.code", m.ErrorCode.ResultCode() == m.ErrorCode, "errorCode %q",
+			string(m.ErrorCode))
 	}
 	if m.File != nil {
-		d.note("result.file", d.inPersistDir(m.File.Path), "the file %q; persistDir is %q", m.File.Path, d.persistDir)
+		d.note("result.file", d.inPersistDir(m.File.Path), "the file %q; persistDir is %q",
+			m.File.Path, d.persistDir)
 	}
 	call := d.calls[m.ID]
 	d.note("call.issued", call != nil, "a result for %.64q, which is no call's id", m.ID)
@@ -362,11 +369,15 @@ func (d *ledger) result(l *providerConn, m *protocol.ToolResult) {
 		d.note("cancel.unknown", false, "a result for a call that was cancelled and never made")
 		return
 	case call.link != l:
-		d.note("reconnect.calls", false, "a result for the call %.64q, which came on the connection before", m.ID)
+		d.note("reconnect.calls", false,
+			"a result for the call %.64q, which came on the connection before", m.ID)
 		return
-	case call.results > 0 && call.cancelledLate && d.broken["call.once"] == nil, // else it is no answer to the cancel
-		call.results == 1 && call.cancelled && call.answered && m.ErrorCode == protocol.CodeCancelled:
-		d.note("cancel.ended", false, "another result for a call that was cancelled after its result")
+	// A second result counts as one too much, and not as an answer to the cancel.
+	case call.results > 0 && call.cancelledLate && d.broken["call.once"] == nil,
+		call.results == 1 && call.cancelled && call.answered &&
+			m.ErrorCode == protocol.CodeCancelled:
+		d.note("cancel.ended", false,
+			"another result for a call that was cancelled after its result")
 	default:
 		d.note("call.once", call.results == 0, "result %d for one call", call.results+1)
 	}
@@ -394,14 +405,15 @@ func (d *ledger) inPersistDir(path string) bool {
 // check judges the answer to a gate check or a transform request.
 func (d *ledger) check(rule, id string) {
 	c := d.checks[id]
-	d.note(rule, c != nil && c.results == 0, "an answer to %.64q, which was answered before or never asked", id)
+	d.note(rule, c != nil && c.results == 0,
+		"an answer to %.64q, which was answered before or never asked", id)
 	if c != nil {
 		c.results++
 	}
 }
 
-// maxPushes is how many pushes a second break a rule: the budget twice, because a busy machine delivers those of two
-// seconds together.
+// maxPushes is how many pushes a second break a rule: the budget twice, because a busy machine
+// delivers those of two seconds together.
 const maxPushes = 2 * protocol.PushRate
 
 func (d *ledger) push(t *talk, m *protocol.Push) {
@@ -420,14 +432,17 @@ func (d *ledger) push(t *talk, m *protocol.Push) {
 	d.note("push.rate", len(times) <= maxPushes, "%d pushes within a second", len(times))
 }
 
-// request judges the id of a request that waits for an answer, and for an update that it is the only one of its kind.
+// request judges the id of a request that waits for an answer, and for an update that it is the
+// only one of its kind.
 func (d *ledger) request(t *talk, id, update string) {
 	if id != "" {
-		d.note("request.ids", !t.waiting["id "+id], "the id %.64q while an earlier request with it has no answer", id)
+		d.note("request.ids", !t.waiting["id "+id],
+			"the id %.64q while an earlier request with it has no answer", id)
 		t.waiting["id "+id] = true
 	}
 	if update != "" && id != "" {
-		d.note("update.one", !t.waiting[update], "a second %s before the answer to the first", update)
+		d.note("update.one", !t.waiting[update], "a second %s before the answer to the first",
+			update)
 		t.waiting[update] = true
 	}
 }
@@ -446,7 +461,8 @@ func (d *ledger) reconnectToken(l *providerConn, token string) {
 	if token == "" {
 		return
 	}
-	d.note("reconnect.token", token == d.issued, "a reconnect token that is not the last hello.ack's")
+	d.note("reconnect.token", token == d.issued,
+		"a reconnect token that is not the last hello.ack's")
 	d.restoring[l] = true
 }
 

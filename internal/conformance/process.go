@@ -11,14 +11,16 @@ import (
 	"tapgw/internal/proc"
 )
 
-// stopLimit is how long a provider may take to end after SIGTERM. A gateway that ends gives it less.
+// stopLimit is how long a provider may take to end after SIGTERM. A gateway that ends gives it
+// less.
 const stopLimit = 10 * time.Second
 
 // stderrLines is how many of the last lines of a program's stderr a report has.
 const stderrLines = 20
 
-// startProcess starts a command as the gateway starts a provider: in a process group of its own, with the gateway's URL
-// and a token in its environment. home is an empty one, so that it finds no other gateway.
+// startProcess starts a command as the gateway starts a provider: in a process group of its own,
+// with the gateway's URL and a token in its environment. home is an empty one, so that it finds no
+// other gateway.
 func startProcess(command []string, url, token, home string, errs *proc.Tail) (Program, error) {
 	p, err := proc.Start(proc.Command{
 		Path: command[0], Args: command[1:],

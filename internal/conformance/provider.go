@@ -26,7 +26,8 @@ type ProviderOptions struct {
 	Command []string
 	URL     string
 	Token   string
-	// Tool is called again and again with Args. "": the kit chooses a tool whose arguments it can make.
+	// Tool is called again and again with Args. "": the kit chooses a tool whose arguments it can
+	// make.
 	Tool string
 	Args json.RawMessage
 	// SlowTool runs, with SlowArgs, until it is cancelled. "": rules that need one are skipped.
@@ -36,8 +37,8 @@ type ProviderOptions struct {
 	Begin func(Rule)
 	// Waiting is called when the kit begins to listen at URL; it may be nil.
 	Waiting func(url, token string)
-	// Pairing shows the code of a provider without a token to the person who types it there. nil: such a provider
-	// can't be bound.
+	// Pairing shows the code of a provider without a token to the person who types it there. nil:
+	// such a provider can't be bound.
 	Pairing func(code string)
 }
 
@@ -47,7 +48,8 @@ const anyPort = "127.0.0.1:0"
 // largeRest is the size that the rest of the largest message may have beside its text.
 const largeRest = 64 << 10
 
-// quiet is how long the kit waits to see that something does not come which no other message can show.
+// quiet is how long the kit waits to see that something does not come which no other message can
+// show.
 const quiet = 1500 * time.Millisecond
 
 // The sessions of the kit: the one to which it binds the provider, and the one after that.
@@ -99,9 +101,9 @@ type call struct {
 
 var errRuns = errors.New("it runs")
 
-// Provider plays the gateway for a provider and judges it by the rules of [ProviderRules]. each gets every result as
-// soon as it is known. The error says why the run could not be finished; rules that were not kept are
-// in the report.
+// Provider plays the gateway for a provider and judges it by the rules of [ProviderRules]. each
+// gets every result as soon as it is known. The error says why the run could not be finished; rules
+// that were not kept are in the report.
 func Provider(ctx context.Context, opts ProviderOptions, each func(Result)) (*Report, error) {
 	k := &kit{ctx: ctx, opts: opts, listen: listenTCP, large: protocol.MaxFrame - largeRest}
 	if opts.URL == "" {
@@ -165,11 +167,15 @@ func ListenAddress(text string) (string, error) {
 	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "http" {
 		return "", fmt.Errorf("%q is no URL like ws://127.0.0.1:9555", text)
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", fmt.Errorf("%s is no address of this machine alone: name 127.0.0.1 and a port", u.Host)
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" &&
+		(ip == nil || !ip.IsLoopback()) {
+		return "", fmt.Errorf("%s is no address of this machine alone: name 127.0.0.1 and a port",
+			u.Host)
 	}
 	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
-		return "", fmt.Errorf("%s has no port up to 65535: name one that is free, like ws://127.0.0.1:9555", text)
+		return "",
+			fmt.Errorf(
+				"%s has no port up to 65535: name one that is free, like ws://127.0.0.1:9555", text)
 	}
 	return u.Host, nil
 }
@@ -225,8 +231,9 @@ func isSkip(err error) bool {
 	return ok
 }
 
-// launch starts the provider anew, at a port of its own, so that nothing of the one before comes there. With a URL it
-// cuts the connection, and the provider comes back by itself. how is how the gateway proves itself.
+// launch starts the provider anew, at a port of its own, so that nothing of the one before comes
+// there. With a URL it cuts the connection, and the provider comes back by itself. how is how the
+// gateway proves itself.
 func (k *kit) launch(how proving) error {
 	k.drop()
 	k.stage.setProof(how)
@@ -314,7 +321,9 @@ func (k *kit) next(l *providerConn, types ...protocol.Type) (frame, error) {
 }
 
 // nextWithin is [kit.next] with a patience of its own.
-func (k *kit) nextWithin(patience time.Duration, l *providerConn, types ...protocol.Type) (frame, error) {
+func (k *kit) nextWithin(
+	patience time.Duration, l *providerConn, types ...protocol.Type,
+) (frame, error) {
 	want := fmt.Sprintf("%v", types)
 	want = strings.ReplaceAll(strings.Trim(want, "[]"), " ", " or ")
 	timeout := time.After(patience)

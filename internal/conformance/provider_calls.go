@@ -12,7 +12,8 @@ import (
 // callAnswered makes the first call. If it has no answer, no other check calls that tool.
 func callAnswered(k *kit, l *providerConn) error {
 	if _, err := k.result(l, k.call(l, k.tool)); err != nil {
-		err = fail("a result", "%s for a call of %s with %.300s", got(err), k.tool.name, k.tool.args)
+		err = fail("a result", "%s for a call of %s with %.300s", got(err), k.tool.name,
+			k.tool.args)
 		k.noTool = skipf("its tool %s does not answer", k.tool.name)
 		return err
 	}
@@ -31,7 +32,8 @@ func got(err error) string {
 func (k *kit) answered(l *providerConn, c call) (frame, error) {
 	f, err := k.result(l, k.call(l, c))
 	if err != nil {
-		return f, fail("a result", "%s for a call of %s", got(err), strings.TrimSpace(c.name+" "+string(c.args)))
+		return f, fail("a result", "%s for a call of %s", got(err),
+			strings.TrimSpace(c.name+" "+string(c.args)))
 	}
 	return f, nil
 }
@@ -108,7 +110,8 @@ func cancelCode(k *kit, l *providerConn) error {
 		return err
 	}
 	if k.ledger.results(id) > 0 {
-		return skipf("the slow tool had ended: name one with --slow-tool that runs until it is cancelled")
+		return skipf(
+			"the slow tool had ended: name one with --slow-tool that runs until it is cancelled")
 	}
 	k.cancel(l, id)
 	f, err := k.result(l, id)

@@ -48,7 +48,8 @@ func connectToken(k *kit) error {
 	case f.typ() != protocol.TypeAuth:
 		return skipf("no auth came")
 	case token != k.opts.Token:
-		return fail("the token of TAP_PROVIDER_TOKEN", "another one, or none (mode %q)", f.str("mode"))
+		return fail("the token of TAP_PROVIDER_TOKEN", "another one, or none (mode %q)",
+			f.str("mode"))
 	}
 	k.sessions(l, protocol.TypeSessions, firstSession)
 	if err := k.awaitHello(l); err != nil {
@@ -165,8 +166,8 @@ func connectBoundFirst(k *kit, l *providerConn) error {
 
 func connectRefused(k *kit, l *providerConn) error {
 	defer k.drop()
-	l.sendObject(object{"type": "error", "code": "AUTH_FAILED", "message": "not this gateway's token",
-		"replyTo": "auth"})
+	l.sendObject(object{"type": "error", "code": "AUTH_FAILED",
+		"message": "not this gateway's token", "replyTo": "auth"})
 	l.close(protocol.ClosePolicy)
 	return k.calm(func(from *providerConn, f frame) error {
 		if from != l && f.typ() == protocol.TypeAuth && f.str("token") == k.opts.Token {
@@ -188,8 +189,8 @@ func connectHelloRefused(k *kit, l *providerConn) error {
 			if hellos++; hellos > protocol.MaxRebindsAMinute {
 				return fail("at most ten hello in a minute", "%d at once", hellos)
 			}
-			l.sendObject(object{"type": "error", "code": "INVALID_SESSION", "message": "it is not yours",
-				"replyTo": "hello"})
+			l.sendObject(object{"type": "error", "code": "INVALID_SESSION",
+				"message": "it is not yours", "replyTo": "hello"})
 		}
 		return nil
 	})
@@ -201,8 +202,8 @@ func connectVersion(k *kit, l *providerConn) error {
 	if _, err := k.next(l, protocol.TypeHello); err != nil {
 		return skipf("no hello came: %v", err)
 	}
-	l.sendObject(object{"type": "error", "code": "UNSUPPORTED_VERSION", "message": "this gateway speaks 3",
-		"replyTo": "hello"})
+	l.sendObject(object{"type": "error", "code": "UNSUPPORTED_VERSION",
+		"message": "this gateway speaks 3", "replyTo": "hello"})
 	l.close(protocol.ClosePolicy)
 	return k.staysAway(l)
 }
@@ -228,7 +229,8 @@ func proofFails(k *kit, how proving) error {
 	return unproved(k)
 }
 
-// unproved waits for a connection to a gateway that did not prove itself, on which nothing may come.
+// unproved waits for a connection to a gateway that did not prove itself, on which nothing may
+// come.
 func unproved(k *kit) error {
 	defer k.drop()
 	l, err := k.accept()

@@ -10,8 +10,10 @@ import (
 func (k *kit) check(l *providerConn, gate, tool string, denyOnly bool) string {
 	id := uuid.NewString()
 	k.ledger.checked(l, id, denyOnly)
-	l.sendObject(object{"type": "gate.check", "gateId": gate, "callId": id, "sessionId": k.session, "tool": tool,
-		"args": object{"command": "git push origin main", "path": "README.md", "unexpected": []any{nil}}})
+	l.sendObject(object{"type": "gate.check", "gateId": gate, "callId": id, "sessionId": k.session,
+		"tool": tool,
+		"args": object{"command": "git push origin main", "path": "README.md",
+			"unexpected": []any{nil}}})
 	return id
 }
 
@@ -43,13 +45,15 @@ func gateAnswered(k *kit, l *providerConn) error {
 	for _, g := range gates {
 		id := k.check(l, g.GateID, "bash", false)
 		if _, err := k.checkAnswer(l, protocol.TypeGateResult, id); err != nil {
-			return fail("gate.result with the check's callId", "%s of the gate %q", got(err), g.GateID)
+			return fail("gate.result with the check's callId", "%s of the gate %q", got(err),
+				g.GateID)
 		}
 	}
 	return k.settle(l)
 }
 
-// gateUnknown asks a gate that the provider does not have. It may be silent, since the gateway then denies.
+// gateUnknown asks a gate that the provider does not have. It may be silent, since the gateway then
+// denies.
 func gateUnknown(k *kit, l *providerConn) error {
 	gates := k.gates()
 	if len(gates) == 0 {
@@ -72,10 +76,11 @@ func transformAnswered(k *kit, l *providerConn) error {
 	for _, section := range sections {
 		id := uuid.NewString()
 		k.ledger.checked(l, id, false)
-		l.sendObject(object{"type": "transform.request", "callId": id, "sessionId": k.session, "section": section,
-			"current": "The section's text.\n"})
+		l.sendObject(object{"type": "transform.request", "callId": id, "sessionId": k.session,
+			"section": section, "current": "The section's text.\n"})
 		if _, err := k.checkAnswer(l, protocol.TypeTransformResult, id); err != nil {
-			return fail("transform.result with the request's callId", "%s of the section %q", got(err), section)
+			return fail("transform.result with the request's callId", "%s of the section %q",
+				got(err), section)
 		}
 	}
 	return k.settle(l)

@@ -29,7 +29,8 @@ type questionRecord struct {
 // questionAnswer judges an answer. d.mu is held.
 func (d *ledger) questionAnswer(m *protocol.QuestionAnswer) {
 	q := d.questions[m.Question]
-	d.note("question.waits", q != nil && !q.over, "an answer to the question %.64q, which does not wait", m.Question)
+	d.note("question.waits", q != nil && !q.over,
+		"an answer to the question %.64q, which does not wait", m.Question)
 	if q == nil {
 		return
 	}
@@ -42,8 +43,9 @@ func (d *ledger) questionAnswer(m *protocol.QuestionAnswer) {
 	case "form":
 		fits = fits || m.Decision == "" && len(m.Content) > 0
 	}
-	d.note("question.fits", fits, "a question of kind %s got decision %.20q, text %.64q, content %.64s", q.kind,
-		m.Decision, m.Text, m.Content)
+	d.note("question.fits", fits,
+		"a question of kind %s got decision %.20q, text %.64q, content %.64s", q.kind, m.Decision,
+		m.Text, m.Content)
 }
 
 // question keeps a question that the provider is told of, or that it knows to be over.
@@ -59,19 +61,22 @@ func questionTold(k *kit, l *providerConn) error {
 		return skipf("it did not subscribe to question.asked")
 	}
 	event := func(name string, data object) {
-		l.sendObject(object{"type": "session.event", "sessionId": firstSession, "event": name, "data": data})
+		l.sendObject(object{"type": "session.event", "sessionId": firstSession, "event": name,
+			"data": data})
 	}
 	now := time.Now().UTC()
 	kinds := map[string]object{
 		"permission": {"detail": "rm -rf build"},
 		"input":      {"choices": []string{"yes", "no"}, "freeform": true},
-		"form": {"schema": object{"type": "object", "properties": object{"name": object{"type": "string"}},
-			"required": []string{"name"}}},
+		"form": {"schema": object{"type": "object",
+			"properties": object{"name": object{"type": "string"}},
+			"required":   []string{"name"}}},
 	}
 	for kind, data := range kinds {
 		id := "q-" + kind
 		data["id"], data["kind"], data["message"] = id, kind, fmt.Sprintf("a %s of the kit", kind)
-		data["askedAt"], data["expiresAt"] = now.Format(time.RFC3339), now.Add(time.Minute).Format(time.RFC3339)
+		data["askedAt"], data["expiresAt"] = now.Format(time.RFC3339),
+			now.Add(time.Minute).Format(time.RFC3339)
 		k.ledger.question(id, kind, false)
 		event("question.asked", data)
 	}

@@ -46,7 +46,8 @@ func reconnectTakenOver(k *kit, l *providerConn) error {
 	return k.staysAway(l)
 }
 
-// leastPause is how long four attempts to connect take at least. By the protocol they take five times as long.
+// leastPause is how long four attempts to connect take at least. By the protocol they take five
+// times as long.
 const leastPause = 250 * time.Millisecond
 
 func reconnectPause(k *kit, l *providerConn) error {
@@ -61,7 +62,8 @@ func reconnectPause(k *kit, l *providerConn) error {
 		case <-k.stage.tried:
 		case err := <-k.done():
 			k.end(err)
-			return fail("attempts to connect again while the gateway is away", "the provider ended: %v", k.ended)
+			return fail("attempts to connect again while the gateway is away",
+				"the provider ended: %v", k.ended)
 		case <-k.ctx.Done():
 			return context.Cause(k.ctx)
 		case <-timeout:
@@ -72,8 +74,8 @@ func reconnectPause(k *kit, l *providerConn) error {
 	took := k.stage.connects()[before+3].at.Sub(began)
 	k.stage.setProof(provesToken)
 	if took < leastPause {
-		return fail("0.2 s before the first attempt, and 1.5 times as long each time", "four attempts within %v",
-			took.Round(time.Millisecond))
+		return fail("0.2 s before the first attempt, and 1.5 times as long each time",
+			"four attempts within %v", took.Round(time.Millisecond))
 	}
 	return k.returns()
 }
@@ -92,8 +94,8 @@ func reconnectVoid(k *kit, l *providerConn) error {
 		k.drop()
 		return skipf("its auth has no reconnect token")
 	}
-	l.sendObject(object{"type": "error", "code": "AUTH_FAILED", "message": "the reconnect token is void",
-		"replyTo": "auth"})
+	l.sendObject(object{"type": "error", "code": "AUTH_FAILED",
+		"message": "the reconnect token is void", "replyTo": "auth"})
 	l.close(protocol.ClosePolicy)
 	l.cut()
 	if l, err = k.accept(); err == nil {

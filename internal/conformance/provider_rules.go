@@ -87,12 +87,12 @@ func both(id, spec, section, title string, run func(*kit) error) check {
 	return c
 }
 
-// providerChecks returns all checks. The first ones find out whether the provider can be bound and called; later ones
-// are skipped if it can't.
+// providerChecks returns all checks. The first ones find out whether the provider can be bound and
+// called; later ones are skipped if it can't.
 func providerChecks() (all []check) {
 	for _, group := range [][]check{
-		connectChecks(), proofChecks(), callChecks(), toleranceChecks(), hookChecks(), sessionChecks(),
-		questionChecks(), reconnectChecks(), stopChecks(), messageChecks(),
+		connectChecks(), proofChecks(), callChecks(), toleranceChecks(), hookChecks(),
+		sessionChecks(), questionChecks(), reconnectChecks(), stopChecks(), messageChecks(),
 	} {
 		all = append(all, group...)
 	}
@@ -128,7 +128,8 @@ func connectChecks() []check {
 		try("connect.refused", advice, "Tokens", "A token that was refused is not sent again",
 			ending(opening(connectRefused))),
 		try("connect.hello-refused", advice, "Limits",
-			"A hello that was refused is not repeated without a pause", opening(connectHelloRefused)),
+			"A hello that was refused is not repeated without a pause",
+			opening(connectHelloRefused)),
 		try("connect.version", advice, "Close codes",
 			"After UNSUPPORTED_VERSION, the provider stays away", ending(opening(connectVersion))),
 	}
@@ -142,7 +143,8 @@ func proofChecks() []check {
 		try("proof.missing", ours, section, "Nothing is sent to a gateway that proves nothing",
 			func(k *kit) error { return proofFails(k, provesNothing) }),
 		try("proof.reconnect", ours, section,
-			"A reconnect token is not sent to a gateway whose proof is wrong", bound(proofReconnect)),
+			"A reconnect token is not sent to a gateway whose proof is wrong",
+			bound(proofReconnect)),
 	}
 }
 
@@ -156,7 +158,8 @@ func callChecks() []check {
 		try("call.unknown-tool", advice, "tool.call",
 			"A call of a tool that the provider does not have fails", callable(callUnknownTool)),
 		try("call.wrong-args", advice, "Calls",
-			"A call whose arguments the schema does not allow is answered", callable(callWrongArgs)),
+			"A call whose arguments the schema does not allow is answered",
+			callable(callWrongArgs)),
 		try("call.burst", answersCall, "Concurrency",
 			"Thirty calls at once, or as many as hello.concurrency allows, are all answered",
 			callable(callBurst)),
@@ -168,7 +171,8 @@ func callChecks() []check {
 			callable(cancelAnswered)),
 		try("cancel.code", answersEnd, "tool.cancel",
 			"A call that is cancelled while it runs ends with CANCELLED", slowly(cancelCode)),
-		try("cancel.others", advice, "tool.cancel", "A cancel ends no other call", slowly(cancelOthers)),
+		try("cancel.others", advice, "tool.cancel", "A cancel ends no other call",
+			slowly(cancelOthers)),
 		both("cancel.ended", advice, "tool.cancel",
 			"A cancel of a call that was answered is ignored", callable(cancelEnded)),
 		both("cancel.unknown", advice, "tool.cancel",
@@ -189,13 +193,17 @@ func toleranceChecks() []check {
 	return []check{
 		try("ignore.type", ignoresOther, section, "A message of an unknown type is ignored",
 			sends(object{"type": "x.unknown", "sessionId": firstSession, "value": 1})),
-		try("ignore.field", ignoresOther, section, "Unknown fields are ignored", bound(ignoreField)),
+		try("ignore.field", ignoresOther, section, "Unknown fields are ignored",
+			bound(ignoreField)),
 		try("ignore.json", advice, section, "A text frame that is no JSON object is ignored",
 			sends(notMessages...)),
-		try("ignore.binary", advice, section, "A binary frame is ignored", sends([]byte{0, 1, 2, 0xff, 0xfe})),
-		try("ignore.wrong", advice, section, "A message with wrong fields is ignored", sends(wrongMessages...)),
+		try("ignore.binary", advice, section, "A binary frame is ignored",
+			sends([]byte{0, 1, 2, 0xff, 0xfe})),
+		try("ignore.wrong", advice, section, "A message with wrong fields is ignored",
+			sends(wrongMessages...)),
 		try("ignore.error", advice, "Codes",
-			"An error with an unknown code, or without replyTo, ends nothing", sends(unknownErrors...)),
+			"An error with an unknown code, or without replyTo, ends nothing",
+			sends(unknownErrors...)),
 		try("ignore.event", advice, "Subscriptions",
 			"An event that was not subscribed to is ignored", sends(object{
 				"type": "session.event", "sessionId": firstSession, "event": "x.unknown",
@@ -207,13 +215,15 @@ func toleranceChecks() []check {
 			sends(object{"type": "ack", "requestId": "never", "sessionId": firstSession, "seq": 1,
 				"fate": "stored"},
 				object{"type": "stream.history", "queryId": "never", "streams": object{}})),
-		try("accept.large", advice, "Limits", "A message of nearly 16 MiB is read", bound(acceptLarge)),
+		try("accept.large", advice, "Limits", "A message of nearly 16 MiB is read",
+			bound(acceptLarge)),
 	}
 }
 
 func hookChecks() []check {
 	return []check{
-		try("gate.answered", advice, "gate.check", "Each gate answers its checks", bound(gateAnswered)),
+		try("gate.answered", advice, "gate.check", "Each gate answers its checks",
+			bound(gateAnswered)),
 		both("gate.unknown", advice, "Rules and gates",
 			"A check of a gate that it does not have is not allowed", bound(gateUnknown)),
 		watch("gate.fields", ours, "gate.result",

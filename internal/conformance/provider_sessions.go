@@ -16,11 +16,11 @@ func sessionUpdated(k *kit, l *providerConn) error {
 	return k.alive(l)
 }
 
-// ending tells a bound provider that its session ends, and returns the type of its answer; "" if it closed the
-// connection.
+// ending tells a bound provider that its session ends, and returns the type of its answer; "" if it
+// closed the connection.
 func (k *kit) ending(l *providerConn) (protocol.Type, error) {
-	l.sendObject(object{"type": "session.lifecycle", "sessionId": k.session, "state": "shutdown.pending",
-		"deadline": protocol.ShutdownDeadline.Milliseconds()})
+	l.sendObject(object{"type": "session.lifecycle", "sessionId": k.session,
+		"state": "shutdown.pending", "deadline": protocol.ShutdownDeadline.Milliseconds()})
 	timeout := time.After(patience)
 	for {
 		select {
@@ -34,7 +34,8 @@ func (k *kit) ending(l *providerConn) (protocol.Type, error) {
 		case <-k.ctx.Done():
 			return "", context.Cause(k.ctx)
 		case <-timeout:
-			return "", fail("shutdown.ready, goodbye, or the end of the connection", "none of them in %v", patience)
+			return "", fail("shutdown.ready, goodbye, or the end of the connection",
+				"none of them in %v", patience)
 		}
 	}
 }

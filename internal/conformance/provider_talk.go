@@ -26,8 +26,8 @@ func (k *kit) heard(l *providerConn, f frame) {
 		if m.RequestID == "" {
 			return
 		}
-		fate := map[protocol.Level]string{protocol.LevelKeep: "stored", protocol.LevelSurface: "surfaced",
-			protocol.LevelInject: "delivered"}[m.Level]
+		fate := map[protocol.Level]string{protocol.LevelKeep: "stored",
+			protocol.LevelSurface: "surfaced", protocol.LevelInject: "delivered"}[m.Level]
 		k.answer(l, m.RequestID, protocol.TypePush, object{"type": "ack", "requestId": m.RequestID,
 			"sessionId": firstSession, "seq": 1, "fate": fate})
 	case *protocol.ToolsUpdate, *protocol.HooksUpdate, *protocol.ContextUpdate, *protocol.FilterSet:
@@ -37,16 +37,19 @@ func (k *kit) heard(l *providerConn, f frame) {
 		}
 	case *protocol.QuestionAnswer:
 		if m.RequestID != "" {
-			k.answer(l, m.RequestID, m.MessageType(), object{"type": "ack", "requestId": m.RequestID,
-				"sessionId": firstSession})
+			k.answer(l, m.RequestID, m.MessageType(),
+				object{"type": "ack", "requestId": m.RequestID,
+					"sessionId": firstSession})
 		}
 	case *protocol.StreamQuery:
-		k.answer(l, m.QueryID, m.MessageType(), object{"type": "stream.history", "queryId": m.QueryID,
-			"streams": object{}})
+		k.answer(l, m.QueryID, m.MessageType(),
+			object{"type": "stream.history", "queryId": m.QueryID,
+				"streams": object{}})
 	}
 }
 
-// answer answers a request after a ping: a provider that sends the next request without waiting has sent it by then.
+// answer answers a request after a ping: a provider that sends the next request without waiting has
+// sent it by then.
 func (k *kit) answer(l *providerConn, id string, typ protocol.Type, m object) {
 	l.stage.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, patience)
@@ -90,7 +93,8 @@ func (k *kit) pair(l *providerConn) (token string, err error) {
 	}
 	code := fmt.Sprintf("%06d", n)
 	k.opts.Pairing(code)
-	l.sendObject(object{"type": "auth.pairing", "prompt": "Type the code that tapctl conformance shows"})
+	l.sendObject(object{"type": "auth.pairing",
+		"prompt": "Type the code that tapctl conformance shows"})
 	f, err := k.nextWithin(pairingTime, l, protocol.TypeAuthConfirm)
 	if err != nil {
 		return "", err
@@ -145,8 +149,9 @@ func (k *kit) ack(l *providerConn) {
 	k.tokens++
 	token := fmt.Sprintf("rt-%d-%s", k.tokens, uuid.NewString())
 	k.ledger.bound(l, token, all, k.session)
-	l.sendObject(object{"type": "hello.ack", "protocolVersion": protocol.Version, "providerId": "p-1",
-		"sessionId": bound, "reconnectToken": token, "persistDir": k.ledger.persistDir})
+	l.sendObject(object{"type": "hello.ack", "protocolVersion": protocol.Version,
+		"providerId": "p-1", "sessionId": bound, "reconnectToken": token,
+		"persistDir": k.ledger.persistDir})
 	for _, state := range []string{"started", "idle"} {
 		l.sendObject(object{"type": "session.lifecycle", "sessionId": k.session, "state": state})
 	}
@@ -208,7 +213,8 @@ func (k *kit) callable() (*providerConn, error) {
 // slowly returns a bound connection of a provider with a slow tool.
 func (k *kit) slowly() (*providerConn, error) {
 	if k.slow.name == "" {
-		return nil, skipf("it needs a tool that runs until it is cancelled: name one with --slow-tool")
+		return nil,
+			skipf("it needs a tool that runs until it is cancelled: name one with --slow-tool")
 	}
 	return k.bound()
 }
@@ -229,7 +235,8 @@ func (k *kit) call(l *providerConn, c call) string {
 // cancel cancels a call.
 func (k *kit) cancel(l *providerConn, id string) {
 	k.ledger.cancelled(id)
-	l.sendObject(object{"type": "tool.cancel", "id": id, "sessionId": k.session, "reason": "interrupted"})
+	l.sendObject(object{"type": "tool.cancel", "id": id, "sessionId": k.session,
+		"reason": "interrupted"})
 }
 
 // result waits for the result of a call.
@@ -244,7 +251,9 @@ func (k *kit) result(l *providerConn, id string) (frame, error) {
 
 // results waits until each of the calls has a result.
 func (k *kit) results(l *providerConn, ids []string) error {
-	left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return k.ledger.results(id) > 0 })
+	left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return k.ledger.results(id) > 0
+	})
 	for len(left) > 0 {
 		if _, err := k.next(l, protocol.TypeToolResult); err != nil {
 			return fail("a result for each call", "%v for %d of %d calls", err, len(left), len(ids))
@@ -259,7 +268,8 @@ func (k *kit) results(l *providerConn, ids []string) error {
 func (k *kit) alive(l *providerConn) error {
 	if k.noTool == nil && k.tool.name != "" {
 		if _, err := k.result(l, k.call(l, k.tool)); err != nil {
-			return fail("the provider goes on: it answers a call that follows", "no result: %s", got(err))
+			return fail("the provider goes on: it answers a call that follows", "no result: %s",
+				got(err))
 		}
 	}
 	return k.ping(l)

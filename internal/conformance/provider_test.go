@@ -98,7 +98,8 @@ var faults = map[string]string{
 	"two updates at once":                  "update.one",
 }
 
-// The kit names the one rule that a provider breaks, and no other. Time is the bubble's, so no machine is too slow.
+// The kit names the one rule that a provider breaks, and no other. Time is the bubble's, so no
+// machine is too slow.
 func TestPlantedFaults(t *testing.T) {
 	planted := map[string]bool{}
 	for fault, rule := range faults {
@@ -141,8 +142,8 @@ func notKept(report *Report) (ids []string) {
 	return ids
 }
 
-// A provider that keeps every rule passes each: only the one about a binding that it does not have is
-// skipped.
+// A provider that keeps every rule passes each: only the one about a binding that it does not have
+// is skipped.
 func TestFaultless(t *testing.T) {
 	for _, r := range judgeBroken(t, "").Results {
 		if r.Outcome != Passed && r.ID != "session.end-all" {
@@ -182,7 +183,8 @@ func TestURL(t *testing.T) {
 	})
 }
 
-// A provider without a token pairs, with the code that a person types, and has a token from then on.
+// A provider without a token pairs, with the code that a person types, and has a token from then
+// on.
 func TestPairs(t *testing.T) {
 	for _, tt := range []struct {
 		name, typed string
@@ -228,7 +230,8 @@ func judgeBroken(t *testing.T, fault string) (report *Report) {
 func brokenKit(t *testing.T, b *broken) *kit {
 	return &kit{
 		ctx: t.Context(), start: b.start, large: 2 << 20, // "small frames" reads 1 MiB
-		opts: ProviderOptions{Command: []string{"broken"}, Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`),
+		opts: ProviderOptions{Command: []string{"broken"}, Tool: "echo",
+			Args:     json.RawMessage(`{"text":"hi"}`),
 			SlowTool: "slow"},
 		listen: func(string) (net.Listener, error) {
 			l := newPipes()

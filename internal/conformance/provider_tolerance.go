@@ -53,15 +53,18 @@ var unknownErrors = []any{
 
 func ignoreField(k *kit, l *providerConn) error {
 	more := object{"x-new": object{"a": []any{1, nil}}}
-	list := object{"type": "sessions.updated", "active": []object{k.info(firstSession)}, "x-new": more}
+	list := object{"type": "sessions.updated", "active": []object{k.info(firstSession)},
+		"x-new": more}
 	list["active"].([]object)[0]["x-new"] = more
 	l.sendObject(list)
 	if k.noTool == nil {
 		id := uuid.NewString()
 		k.ledger.called(l, id, false)
 		args := rawArgs(k.tool.args)
-		l.sendObject(object{"type": "tool.call", "id": id, "sessionId": k.session, "tool": k.tool.name, "args": args,
-			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "x-new": more})
+		l.sendObject(object{"type": "tool.call", "id": id, "sessionId": k.session,
+			"tool": k.tool.name, "args": args,
+			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			"x-new":       more})
 		if _, err := k.result(l, id); err != nil {
 			return fail("a result", "%s for a call with an unknown field", got(err))
 		}

@@ -20,8 +20,9 @@ type ReplayOptions struct {
 	Provider  string        // whose part is replayed, see [ReplayedProvider]
 	Speed     float64       // 1 as fast as it was, 10 ten times that; 0 as fast as the answers come
 	Patience  time.Duration // how long to wait for a message; 0: 5 s
-	Ignore    []string      // JSON pointers, with * for any name or index, of values that may differ
-	Home      string        // stands for <home>; "" if it is unknown
+	// JSON pointers, with * for any name or index, of values that may differ
+	Ignore []string
+	Home   string // stands for <home>; "" if it is unknown
 }
 
 // longestPause bounds how long a replay waits for the time of a message.
@@ -128,14 +129,15 @@ func newReplayer(o ReplayOptions, d direction, subject string) *replayer {
 	}
 	r := &replayer{
 		ReplayOptions: o, direction: d, conns: map[int]*replayConn{}, ids: map[string]string{},
-		dirs: map[string]string{}, report: &ReplayReport{Subject: subject, Provider: o.Provider, Findings: []Finding{}},
+		dirs: map[string]string{}, report: &ReplayReport{Subject: subject, Provider: o.Provider,
+			Findings: []Finding{}},
 	}
 	r.steps = r.plan(o.Provider)
 	return r
 }
 
-// ReplayedProvider returns the provider of a recording that a name means, "" the only one. The error lists those that
-// there are.
+// ReplayedProvider returns the provider of a recording that a name means, "" the only one. The
+// error lists those that there are.
 func ReplayedProvider(f *recording.File, name string) (string, error) {
 	names := map[string]bool{}
 	for _, c := range f.Start.Connections {
@@ -162,12 +164,14 @@ func ReplayedProvider(f *recording.File, name string) (string, error) {
 		return "", fmt.Errorf("the recording has several providers; choose one with --provider: %s",
 			strings.Join(all, ", "))
 	case !names[protocol.NormalName(name)]:
-		return "", fmt.Errorf("the recording has no provider %q; it has %s", name, strings.Join(all, ", "))
+		return "", fmt.Errorf("the recording has no provider %q; it has %s", name,
+			strings.Join(all, ", "))
 	}
 	return protocol.NormalName(name), nil
 }
 
-// isOwn reports whether a provider is the one that the gateway itself gives to each session (docs/tap.md).
+// isOwn reports whether a provider is the one that the gateway itself gives to each session
+// (docs/tap.md).
 func isOwn(provider string) bool { return provider == "tap" }
 
 // run takes all steps and then looks for unexpected messages.
@@ -330,11 +334,12 @@ func (r *replayer) expect(ctx context.Context, c *replayConn, i int) {
 		}
 		break
 	}
-	r.find(Finding{Kind: FindingMissing, Line: s.line.Number, Type: s.kind(), Recorded: s.line.Message})
+	r.find(Finding{Kind: FindingMissing, Line: s.line.Number, Type: s.kind(),
+		Recorded: s.line.Message})
 }
 
-// match takes the message of a step out of those that came: an equal one, or else the first of its kind that no later
-// step expects.
+// match takes the message of a step out of those that came: an equal one, or else the first of its
+// kind that no later step expects.
 func (r *replayer) match(c *replayConn, i int) bool {
 	s := r.steps[i]
 	first := -1
@@ -361,8 +366,8 @@ func (r *replayer) match(c *replayConn, i int) bool {
 	_, ids := r.compare(s, got)
 	maps.Copy(r.ids, ids)
 	c.unread = slices.Delete(c.unread, first, first+1)
-	r.find(Finding{Kind: FindingDiffers, Line: s.line.Number, Type: s.kind(), Recorded: s.line.Message,
-		Replayed: got.json(), Differences: differences})
+	r.find(Finding{Kind: FindingDiffers, Line: s.line.Number, Type: s.kind(),
+		Recorded: s.line.Message, Replayed: got.json(), Differences: differences})
 	return true
 }
 

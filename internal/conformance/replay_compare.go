@@ -27,8 +27,9 @@ var dirPlaceholder = lazyregexp.New(`<persistDir-[0-9]+>`)
 // correlating is the member that names the request of an answer, by the answer's type. An id that
 // the other party makes up does not help to find a message.
 var correlating = map[string]string{
-	"tool.result": "id", "tool.progress": "id", "gate.result": "callId", "transform.result": "callId",
-	"ack": "requestId", "error": "requestId", "stream.history": "queryId", "tool.cancel": "id",
+	"tool.result": "id", "tool.progress": "id", "gate.result": "callId",
+	"transform.result": "callId", "ack": "requestId", "error": "requestId",
+	"stream.history": "queryId", "tool.cancel": "id",
 }
 
 // decodeReplayed decodes JSON with numbers as they are written. It is nil for invalid JSON.
@@ -42,7 +43,8 @@ func decodeReplayed(text []byte) any {
 	return v
 }
 
-// sameKind reports whether a message may be the one that a step expects: it has the same type, and answers the same.
+// sameKind reports whether a message may be the one that a step expects: it has the same type, and
+// answers the same.
 func (r *replayer) sameKind(s replayStep, got received) bool {
 	kind := s.kind()
 	if kind != got.kind {
@@ -62,7 +64,8 @@ func (r *replayer) sameKind(s replayStep, got received) bool {
 	return want == is
 }
 
-// compare returns how a message differs from that of a step, and the ids that the other party made up in it.
+// compare returns how a message differs from that of a step, and the ids that the other party made
+// up in it.
 func (r *replayer) compare(s replayStep, got received) ([]Difference, map[string]string) {
 	c := comparison{r: r, ids: map[string]string{}}
 	if s.line.Message == nil {
@@ -95,12 +98,14 @@ func (r *replayer) compare(s replayStep, got received) ([]Difference, map[string
 // members that are empty.
 func offered(m object) object {
 	left := object{}
-	for _, name := range []string{"type", "name", "instance", "context", "startup_context", "tools", "hooks",
+	for _, name := range []string{"type", "name", "instance", "context", "startup_context", "tools",
+		"hooks",
 		"subscribe", "concurrency"} {
 		if m["type"] != "hello" && name != "type" || m[name] == nil {
 			continue
 		}
-		if text, _ := json.Marshal(m[name]); !slices.Contains([]string{`[]`, `{}`, `""`}, string(text)) {
+		if text, _ := json.Marshal(m[name]); !slices.Contains([]string{`[]`, `{}`, `""`},
+			string(text)) {
 			left[name] = m[name]
 		}
 	}
@@ -135,7 +140,8 @@ func (c *comparison) value(path string, recorded, replayed any) {
 			return
 		}
 	case string:
-		if is, ok := replayed.(string); ok && c.r.sameText(want, is) || unknownValue.MatchString(want) {
+		if is, ok := replayed.(string); ok && c.r.sameText(want, is) ||
+			unknownValue.MatchString(want) {
 			return
 		}
 	case json.Number:
@@ -147,7 +153,8 @@ func (c *comparison) value(path string, recorded, replayed any) {
 			return
 		}
 	}
-	c.found = append(c.found, Difference{Path: path, Recorded: encoded(recorded), Replayed: encoded(replayed)})
+	c.found = append(c.found, Difference{Path: path, Recorded: encoded(recorded),
+		Replayed: encoded(replayed)})
 }
 
 func (c *comparison) object(path string, want, is object) {
@@ -200,13 +207,14 @@ func sameNumber(a, b json.Number) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// sameText compares texts. A placeholder whose text is lost matches any text, and an id of the recording the one that
-// stands for it now.
+// sameText compares texts. A placeholder whose text is lost matches any text, and an id of the
+// recording the one that stands for it now.
 func (r *replayer) sameText(recorded, replayed string) bool {
 	if recorded == replayed {
 		return true
 	}
-	if recorded = r.translated(recorded); recorded == replayed || r.ids[recorded] == replayed && replayed != "" {
+	if recorded = r.translated(recorded); recorded == replayed || r.ids[recorded] == replayed &&
+		replayed != "" {
 		return true
 	}
 	places := unknownText.FindAllStringSubmatchIndex(recorded, -1)
@@ -254,8 +262,8 @@ func (r *replayer) isIgnored(path string) bool {
 	})
 }
 
-// filled is a recorded message as it is sent: with the ids of this replay, and with directories in place of their
-// placeholders. All other bytes stay.
+// filled is a recorded message as it is sent: with the ids of this replay, and with directories in
+// place of their placeholders. All other bytes stay.
 func (r *replayer) filled(message []byte) []byte {
 	if kind := protocol.Peek(message).Type; kind == protocol.TypeAuth {
 		return r.auth(message)
@@ -283,7 +291,8 @@ func (r *replayer) filled(message []byte) []byte {
 	return out
 }
 
-// auth is a recorded auth with the token of this replay, and the reconnect token that stands for the recorded one.
+// auth is a recorded auth with the token of this replay, and the reconnect token that stands for
+// the recorded one.
 func (r *replayer) auth(message []byte) []byte {
 	var m struct{ ReconnectToken string }
 	_ = json.Unmarshal(message, &m)
@@ -295,4 +304,5 @@ func (r *replayer) auth(message []byte) []byte {
 }
 
 // idMembers are the members of messages that are ids.
-var idMembers = []string{"id", "callId", "requestId", "queryId", "sessionId", "session", "providerId", "reconnectToken"}
+var idMembers = []string{"id", "callId", "requestId", "queryId", "sessionId", "session",
+	"providerId", "reconnectToken"}

@@ -27,8 +27,8 @@ type ReplayTarget struct {
 }
 
 // looseFromGateway are the types of messages about actions of hosts, people and other providers.
-var looseFromGateway = []string{"sessions.updated", "session.event", "session.lifecycle", "transform.request",
-	"auth.pairing"}
+var looseFromGateway = []string{"sessions.updated", "session.event", "session.lifecycle",
+	"transform.request", "auth.pairing"}
 
 // ReplayGateway replays a provider's part of a recording against a gateway: it connects with the
 // admin token, sends the provider's messages, makes the tool calls that the provider got, and
@@ -38,11 +38,12 @@ func ReplayGateway(ctx context.Context, o ReplayOptions, g ReplayTarget) (*Repla
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	calls := &replayCalls{ctx: ctx, target: g, asked: map[string]string{}, begun: map[string][]context.CancelFunc{},
-		cancels: map[string]context.CancelFunc{}}
+	calls := &replayCalls{ctx: ctx, target: g, asked: map[string]string{},
+		begun: map[string][]context.CancelFunc{}, cancels: map[string]context.CancelFunc{}}
 	d := direction{
 		ours: adminapi.PartyProvider,
-		made: []string{"id", "callId", "providerId", "sessionId", "reconnectToken", "persistDir", "traceparent"},
+		made: []string{"id", "callId", "providerId", "sessionId", "reconnectToken", "persistDir",
+			"traceparent"},
 		open: func(ctx context.Context) (replayPeer, error) {
 			ws, _, err := g.Dial(ctx, "/", nil)
 			if err != nil {
@@ -75,9 +76,11 @@ type replayCalls struct {
 	ctx     context.Context
 	target  ReplayTarget
 	running sync.WaitGroup
-	asked   map[string]string               // the call that a gate was asked about, by the id of the check
-	begun   map[string][]context.CancelFunc // of calls that a gate was asked about and no provider got, by the call
-	cancels map[string]context.CancelFunc   // by the id that the recording has
+	// the call that a gate was asked about, by the id of the check
+	asked map[string]string
+	// of calls that a gate was asked about and no provider got, by the call
+	begun   map[string][]context.CancelFunc
+	cancels map[string]context.CancelFunc // by the id that the recording has
 }
 
 // prepare causes the message that a step waits for.

@@ -17,17 +17,19 @@ func replayAtGateway(t *testing.T, file *recording.File) *ReplayReport {
 	t.Helper()
 	rig := newGatewayRig(t)
 	defer rig.stop(t)
-	session, err := gateway.LocalStarter{}.Start(t.Context(), rig.gateway, gateway.StartRequest{CWD: t.TempDir()})
+	session, err := gateway.LocalStarter{}.Start(t.Context(), rig.gateway,
+		gateway.StartRequest{CWD: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := ReplayGateway(t.Context(), ReplayOptions{Recording: file, Provider: "p"}, ReplayTarget{
-		URL: "ws://gateway.test", Token: rig.gateway.AdminToken(), Session: session.ID(),
-		Dial: rig.pipes.dialWebSocket,
-		Call: func(ctx context.Context, tool string, args json.RawMessage) {
-			session.Execute(ctx, gateway.Call{Name: tool, Args: []byte(args)})
-		},
-	})
+	report, err := ReplayGateway(t.Context(), ReplayOptions{Recording: file, Provider: "p"},
+		ReplayTarget{
+			URL: "ws://gateway.test", Token: rig.gateway.AdminToken(), Session: session.ID(),
+			Dial: rig.pipes.dialWebSocket,
+			Call: func(ctx context.Context, tool string, args json.RawMessage) {
+				session.Execute(ctx, gateway.Call{Name: tool, Args: []byte(args)})
+			},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,8 @@ func TestReplayGatewayBeginsInMidSession(t *testing.T) {
 			`"pending":[{"type":"tool.call","id":"c0","sessionId":"session-1","tool":"t","args":{}}]}`
 		report := replayAtGateway(
 			t,
-			readLines(t, connection, `1 provider>gateway {"type":"tool.result","id":"c0","data":1}`),
+			readLines(t, connection,
+				`1 provider>gateway {"type":"tool.result","id":"c0","data":1}`),
 		)
 		if len(report.Findings) > 0 || report.Sent != 3 || report.Equal != 3 {
 			t.Errorf(

@@ -30,13 +30,15 @@ func TestReplayPace(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			begun := time.Now()
-			r := &replayer{ReplayOptions: ReplayOptions{Speed: c.speed, Recording: &recording.File{}}, begun: begun}
+			r := &replayer{ReplayOptions: ReplayOptions{Speed: c.speed,
+				Recording: &recording.File{}}, begun: begun}
 			r.Recording.Start.TS = begun
 			line := recording.Line{}
 			line.TS = begun.Add(c.after)
 			r.pace(ctx, replayStep{line: line})
 			if got := time.Since(begun); got != c.want {
-				t.Errorf("at speed %g, what came %v after the beginning is sent after %v, want %v, 1h at most",
+				t.Errorf(
+					"at speed %g, what came %v after the beginning is sent after %v, want %v, 1h at most",
 					c.speed, c.after, got, c.want)
 			}
 		})

@@ -20,8 +20,8 @@ const (
 	stepClosed                   // waits for its end
 )
 
-// replayStep is one step of a replay. Those that bring a provider to its state at the beginning of the recording have
-// line 1.
+// replayStep is one step of a replay. Those that bring a provider to its state at the beginning of
+// the recording have line 1.
 type replayStep struct {
 	action  stepAction
 	line    recording.Line

@@ -77,9 +77,11 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 	return r.report, ctx.Err()
 }
 
-// endsProvider reports whether the recorded provider ended here: it was stopped, which is not on the wire.
+// endsProvider reports whether the recorded provider ended here: it was stopped, which is not on
+// the wire.
 func (r *replayer) endsProvider(s replayStep) bool {
-	isEnd := s.action == stepClosed || s.action == stepExpect && s.kind() == string(protocol.TypeGoodbye)
+	isEnd := s.action == stepClosed || s.action == stepExpect &&
+		s.kind() == string(protocol.TypeGoodbye)
 	return isEnd && s.line.Conn == r.steps[len(r.steps)-1].line.Conn
 }
 
@@ -100,7 +102,8 @@ func (r *replayer) makeDirs(home string) error {
 			r.dirs[placeholder] = dir
 			rules = append(
 				rules,
-				recording.Rule{Pattern: regexp.MustCompile(regexp.QuoteMeta(dir)), Kind: kind, IsSingle: true},
+				recording.Rule{Pattern: regexp.MustCompile(regexp.QuoteMeta(dir)), Kind: kind,
+					IsSingle: true},
 			)
 		}
 	}

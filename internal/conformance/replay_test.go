@@ -56,13 +56,14 @@ func (p *scriptedPeer) cut() {
 func (p *scriptedPeer) barrier(context.Context) {}
 func (p *scriptedPeer) stream() <-chan frame    { return p.frames }
 
-// readLines reads a recording of lines such as "1 gateway>provider {…}", "1 provider closed" and "gap 3", after a first
-// line with these connections.
+// readLines reads a recording of lines such as "1 gateway>provider {…}", "1 provider closed" and
+// "gap 3", after a first line with these connections.
 func readLines(t *testing.T, connections string, lines ...string) *recording.File {
 	t.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, `{"recording":1,"gateway":"t","ts":"2026-01-02T15:04:05Z","session":`+
-		`{"id":"session-1","label":"l","cwd":"/c","state":"idle"},"connections":[%s]}`+"\n", connections)
+		`{"id":"session-1","label":"l","cwd":"/c","state":"idle"},"connections":[%s]}`+"\n",
+		connections)
 	for i, line := range lines {
 		ts := time.Date(2026, 1, 2, 15, 4, 5+i, 0, time.UTC).Format(time.RFC3339)
 		var conn int
@@ -80,7 +81,8 @@ func readLines(t *testing.T, connections string, lines ...string) *recording.Fil
 		} else if !strings.HasPrefix(message, "{") {
 			content = `"text":` + string(protocol.AppendText(nil, message))
 		}
-		fmt.Fprintf(&text, `{"ts":%q,"conn":%d,"provider":"p","from":%q,"to":%q,%s}`+"\n", ts, conn, from, to, content)
+		fmt.Fprintf(&text, `{"ts":%q,"conn":%d,"provider":"p","from":%q,"to":%q,%s}`+"\n", ts, conn,
+			from, to, content)
 	}
 	file, err := recording.Read(strings.NewReader(text.String()))
 	if err != nil || len(file.Faults) > 0 {
@@ -131,12 +133,18 @@ func TestReplayCompares(t *testing.T) {
 		ignore  []string
 		want    []string
 	}{
-		{"equal", []string{`{"data":{"who":"me!","list":["a"],"n":1},"id":"c1","type":"tool.result"}`}, nil, nil},
-		{"values differ", []string{`{"type":"tool.result","id":"c1","data":{"n":2,"list":["a","b"],"who":"me"}}`}, nil,
+		{"equal",
+			[]string{`{"data":{"who":"me!","list":["a"],"n":1},"id":"c1","type":"tool.result"}`},
+			nil, nil},
+		{"values differ",
+			[]string{`{"type":"tool.result","id":"c1","data":{"n":2,"list":["a","b"],"who":"me"}}`},
+			nil,
 			[]string{`differs 3 tool.result /data/list/1:/"b" /data/n:1.0/2 /data/who:"<token-1>!"/"me"`}},
-		{"values that may differ", []string{`{"type":"tool.result","id":"c1","data":{"n":2,"list":["b"],"who":"x!"}}`},
+		{"values that may differ",
+			[]string{`{"type":"tool.result","id":"c1","data":{"n":2,"list":["b"],"who":"x!"}}`},
 			[]string{"/data/n", "/data/*/0"}, nil},
-		{"an error in place of data", []string{`{"type":"tool.result","id":"c1","error":"no"}`}, nil,
+		{"an error in place of data", []string{`{"type":"tool.result","id":"c1","error":"no"}`},
+			nil,
 			[]string{`differs 3 tool.result /data:{"list":["a"],"n":1.0,"who":"<token-1>!"}/ /error:/"no"`}},
 		{"nothing", nil, nil, []string{"missing 3 tool.result"}},
 		{"the answer of another call", []string{`{"type":"tool.result","id":"c2"}`}, nil,
@@ -161,7 +169,8 @@ func TestReplayCompares(t *testing.T) {
 	}
 }
 
-// TestReplayTakesAnyAnswer shows that an answer to a question, which a recording does not have, may be anything.
+// TestReplayTakesAnyAnswer shows that an answer to a question, which a recording does not have, may
+// be anything.
 func TestReplayTakesAnyAnswer(t *testing.T) {
 	const call = `1 gateway>provider {"type":"tool.call","id":"c1","sessionId":"session-1","tool":"t","args":{}}`
 	const answer = `1 provider>gateway {"type":"question.answer","question":"q","content":"<answer-1>","person":"Ada"}`
@@ -177,8 +186,8 @@ func TestReplayTakesAnyAnswer(t *testing.T) {
 	})
 }
 
-// TestReplayMapsIDs shows that ids which the provider makes up are known by their place, and that the gateway's
-// answers have the ids of this run.
+// TestReplayMapsIDs shows that ids which the provider makes up are known by their place, and that
+// the gateway's answers have the ids of this run.
 func TestReplayMapsIDs(t *testing.T) {
 	file := readLines(
 		t,
@@ -228,7 +237,8 @@ func TestReplayAwaitsAnswers(t *testing.T) {
 			return nil
 		}
 		report := replayScript(t, ReplayOptions{Recording: file}, peer)
-		if diff := cmp.Diff([]string{"call c1", "answer c1", "call c2", "answer c2"}, order); diff != "" {
+		if diff := cmp.Diff([]string{"call c1", "answer c1", "call c2", "answer c2"},
+			order); diff != "" {
 			t.Errorf("order (-want +got):\n%s", diff)
 		}
 		if len(report.Findings) > 0 {
@@ -238,9 +248,11 @@ func TestReplayAwaitsAnswers(t *testing.T) {
 }
 
 func TestReplaySpeed(t *testing.T) {
-	for speed, want := range map[float64]time.Duration{0: 0, 1: 2 * time.Second, 10: 200 * time.Millisecond} {
+	for speed, want := range map[float64]time.Duration{0: 0, 1: 2 * time.Second,
+		10: 200 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			file := readLines(t, "", `1 gateway>provider {"type":"a"}`, `1 gateway>provider {"type":"b"}`,
+			file := readLines(t, "", `1 gateway>provider {"type":"a"}`,
+				`1 gateway>provider {"type":"b"}`,
 				`1 gateway>provider {"type":"c"}`)
 			begun := time.Now()
 			replayScript(
@@ -255,8 +267,8 @@ func TestReplaySpeed(t *testing.T) {
 	}
 }
 
-// TestReplayBeginsInMidSession shows that a provider is brought to the state of the recording's first line, calls that
-// were not answered included, and that its offer is compared.
+// TestReplayBeginsInMidSession shows that a provider is brought to the state of the recording's
+// first line, calls that were not answered included, and that its offer is compared.
 func TestReplayBeginsInMidSession(t *testing.T) {
 	const connection = `{"conn":4,"provider":"p","trust":"project","hello":{"type":"hello","name":"p","protocolVersion":2,` +
 		`"session":"all","tools":[{"name":"t"}]},"pending":[{"type":"tool.call","id":"c0","tool":"t","args":{}}]}`
@@ -272,7 +284,8 @@ func TestReplayBeginsInMidSession(t *testing.T) {
 		return nil
 	}, `{"type":"auth","token":"ptk-x","name":"p"}`)
 	report := replayScript(t, ReplayOptions{Recording: file}, peer)
-	if diff := cmp.Diff([]string{`differs 1 hello /tools/0/name:"t"/"other"`}, brief(report.Findings)); diff != "" {
+	if diff := cmp.Diff([]string{`differs 1 hello /tools/0/name:"t"/"other"`},
+		brief(report.Findings)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 	var types []string
@@ -283,17 +296,19 @@ func TestReplayBeginsInMidSession(t *testing.T) {
 	if diff := cmp.Diff(want, types); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
 	}
-	if !strings.Contains(peer.sent[1], `"sessionId":"all"`) || strings.Contains(peer.sent[1], "<persistDir") {
+	if !strings.Contains(peer.sent[1], `"sessionId":"all"`) ||
+		strings.Contains(peer.sent[1], "<persistDir") {
 		t.Errorf("hello.ack: got %s, want all sessions and a real directory", peer.sent[1])
 	}
 }
 
-// TestReplayFollowsConnections shows that a provider which connects again is taken to its new connection, and that an
-// end that does not come is missing.
+// TestReplayFollowsConnections shows that a provider which connects again is taken to its new
+// connection, and that an end that does not come is missing.
 func TestReplayFollowsConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := readLines(t, "", `1 gateway>provider {"type":"a"}`, `1 gateway>provider closed`,
-			`2 gateway>provider {"type":"b"}`, `2 provider>gateway closed`, "gap", `3 gateway>provider {"type":"c"}`)
+			`2 gateway>provider {"type":"b"}`, `2 provider>gateway closed`, "gap",
+			`3 gateway>provider {"type":"c"}`)
 		quiet := func(string) []string { return nil }
 		first, second := newScriptedPeer(quiet), newScriptedPeer(quiet)
 		report := replayScript(t, ReplayOptions{Recording: file}, first, second)
@@ -323,7 +338,8 @@ func TestReplayedProvider(t *testing.T) {
 		got, err := ReplayedProvider(file, test.name)
 		hasError := err != nil && strings.Contains(err.Error(), test.err)
 		if got != test.want || (test.err != "") != hasError {
-			t.Errorf("provider %q: got %q, %v, want %q and an error with %q", test.name, got, err, test.want, test.err)
+			t.Errorf("provider %q: got %q, %v, want %q and an error with %q", test.name, got, err,
+				test.want, test.err)
 		}
 	}
 }
@@ -355,13 +371,17 @@ func TestSameText(t *testing.T) {
 	}
 }
 
-// FuzzReplay replays hostile recordings: each step ends, and each message that is expected is reported once.
+// FuzzReplay replays hostile recordings: each step ends, and each message that is expected is
+// reported once.
 func FuzzReplay(f *testing.F) {
 	const start = `{"recording":1,"gateway":"t","ts":"2026-01-02T15:04:05Z","session":{"id":"s"},"connections":` +
 		`[{"conn":1,"provider":"p","hello":{"type":"hello","session":"all"},"pending":[{"type":"tool.call"}]}]}` + "\n"
-	f.Add(start + `{"conn":1,"provider":"p","from":"provider","to":"gateway","message":{"type":"push","id":"<token-1>"}}`)
-	f.Add(start + `{"conn":2,"provider":"p","from":"gateway","to":"provider","message":{"requestId":"<persistDir-1>"}}`)
-	f.Add(start + `{"conn":1,"provider":"p","from":"gateway","to":"provider","closed":{"code":1,"reason":""}}` + "\n" +
+	f.Add(start +
+		`{"conn":1,"provider":"p","from":"provider","to":"gateway","message":{"type":"push","id":"<token-1>"}}`)
+	f.Add(start +
+		`{"conn":2,"provider":"p","from":"gateway","to":"provider","message":{"requestId":"<persistDir-1>"}}`)
+	f.Add(start +
+		`{"conn":1,"provider":"p","from":"gateway","to":"provider","closed":{"code":1,"reason":""}}` + "\n" +
 		`{"conn":1,"provider":"p","from":"provider","to":"gateway","text":"x"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := recording.Read(strings.NewReader(text))
@@ -374,7 +394,9 @@ func FuzzReplay(f *testing.F) {
 		}
 		for _, ours := range []string{adminapi.PartyGateway, adminapi.PartyProvider} {
 			open := func(context.Context) (replayPeer, error) {
-				p := newScriptedPeer(func(string) []string { return nil }, `{"type":"tool.result","id":"x"}`)
+				p := newScriptedPeer(func(string) []string {
+					return nil
+				}, `{"type":"tool.result","id":"x"}`)
 				p.cut() // nothing more comes, so nothing is waited for
 				return p, nil
 			}
@@ -391,7 +413,8 @@ func FuzzReplay(f *testing.F) {
 			}
 			reported := r.report.Equal
 			for _, finding := range r.report.Findings {
-				if finding.Kind != FindingUnexpected && (finding.Recorded != nil || finding.Type == "text") {
+				if finding.Kind != FindingUnexpected &&
+					(finding.Recorded != nil || finding.Type == "text") {
 					reported++
 				}
 			}

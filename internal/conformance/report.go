@@ -51,12 +51,13 @@ type (
 // that passes. Control characters of foreign text are made visible. cut is the error that ended the
 // run early, or nil; it is one more test case, so that no CI system takes the file for a whole run.
 func (r *Report) JUnit(cut error) ([]byte, error) {
-	suite := junitSuite{Name: visible.Line(r.Subject), Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped,
-		Stderr: visible.Controls(strings.Join(r.Stderr, "\n"))}
+	suite := junitSuite{Name: visible.Line(r.Subject), Tests: len(r.Results), Failures: r.Failed,
+		Skipped: r.Skipped, Stderr: visible.Controls(strings.Join(r.Stderr, "\n"))}
 	total := int64(0)
 	for _, result := range r.Results {
 		total += result.DurationMs
-		c := junitCase{Class: result.Section, Name: result.ID + ": " + result.Title, Time: seconds(result.DurationMs)}
+		c := junitCase{Class: result.Section, Name: result.ID + ": " + result.Title,
+			Time: seconds(result.DurationMs)}
 		switch result.Outcome {
 		case Failed:
 			c.Failure = &junitFailure{Message: visible.Line(result.Got), Type: string(result.Kind),
@@ -72,8 +73,8 @@ func (r *Report) JUnit(cut error) ([]byte, error) {
 	if cut != nil {
 		suite.Tests++
 		suite.Errors++
-		suite.Cases = append(suite.Cases, junitCase{Class: "run", Name: "the run comes to its end", Time: seconds(0),
-			Error: &junitError{Message: visible.Line(cut.Error())}})
+		suite.Cases = append(suite.Cases, junitCase{Class: "run", Name: "the run comes to its end",
+			Time: seconds(0), Error: &junitError{Message: visible.Line(cut.Error())}})
 	}
 	suite.Time = seconds(total)
 	text, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")
@@ -93,7 +94,8 @@ func (r Result) Explanation() string {
 	if r.Spec != "" && r.Spec != ours {
 		where += "; " + r.Spec
 	}
-	return fmt.Sprintf("got:  %s\nwant: %s\nsee:  %s\n", visible.Line(r.Got), visible.Line(r.Want), where)
+	return fmt.Sprintf("got:  %s\nwant: %s\nsee:  %s\n", visible.Line(r.Got), visible.Line(r.Want),
+		where)
 }
 
 func seconds(ms int64) string { return fmt.Sprintf("%d.%03d", ms/1000, ms%1000) }

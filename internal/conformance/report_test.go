@@ -13,8 +13,10 @@ import (
 func TestReportIsHarmless(t *testing.T) {
 	const hostile = "a\x1b[2J\x00]]>&\u202eb\nc"
 	report := &Report{Subject: hostile, Stderr: []string{hostile, "plain"}}
-	rule := Rule{ID: "call.once", Title: "A call has one result", Section: "tool.result", Kind: Must}
-	for _, err := range []error{fail(hostile, "%s", hostile), skipf("%s", hostile), errors.New(hostile), nil} {
+	rule := Rule{ID: "call.once", Title: "A call has one result", Section: "tool.result",
+		Kind: Must}
+	for _, err := range []error{fail(hostile, "%s", hostile), skipf("%s", hostile),
+		errors.New(hostile), nil} {
 		report.add(rule.result(err, 1500*time.Millisecond))
 	}
 	rule.Kind, rule.Spec = Should, core+"tool.result"
@@ -32,8 +34,8 @@ func TestReportIsHarmless(t *testing.T) {
 	}
 	suite := read.Suites[0]
 	if suite.Tests != 5 || suite.Failures != 2 || suite.Skipped != 1 || suite.Time != "6.000" {
-		t.Errorf("the suite has %d tests, %d failures, %d skipped in %s, want 5, 2, 1 in 6.000", suite.Tests,
-			suite.Failures, suite.Skipped, suite.Time)
+		t.Errorf("the suite has %d tests, %d failures, %d skipped in %s, want 5, 2, 1 in 6.000",
+			suite.Tests, suite.Failures, suite.Skipped, suite.Time)
 	}
 	const want = "got:  a\\x1b[2J\\x00]]>&\\u202eb\\nc\nwant: a\\x1b[2J\\x00]]>&\\u202eb\\nc\n" +
 		"see:  docs/protocol.md, tool.result\n"

@@ -15,8 +15,8 @@ import (
 	"tapgw/internal/server"
 )
 
-// gatewayRig is a real gateway in this process. Its connections are pipes, so that a synctest bubble
-// can wait for them.
+// gatewayRig is a real gateway in this process. Its connections are pipes, so that a synctest
+// bubble can wait for them.
 type gatewayRig struct {
 	gateway *gateway.Gateway
 	server  *server.Server

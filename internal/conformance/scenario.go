@@ -19,7 +19,8 @@ import (
 	"tapgw/testdata/sdk"
 )
 
-// scenarioTokens are those that the gateway of a scenario knows: the sample's, and the one that pairing gives.
+// scenarioTokens are those that the gateway of a scenario knows: the sample's, and the one that
+// pairing gives.
 var scenarioTokens = []string{"ptk-1", "ext-tok-1"}
 
 // Program is a provider that runs, as a process or within a test.
@@ -29,7 +30,8 @@ type Program struct {
 	Done <-chan error // gets how it ended, once: nil for exit code 0
 }
 
-// StartSample starts a sample of an SDK, as testdata/sdk/README.md describes it, with a gateway's URL and a token.
+// StartSample starts a sample of an SDK, as testdata/sdk/README.md describes it, with a gateway's
+// URL and a token.
 type StartSample func(name, url, token string) (Program, error)
 
 // Scenario is a file of testdata/sdk; README.md there explains the format.
@@ -55,7 +57,8 @@ type step struct {
 	Ended   string
 }
 
-// Scenarios returns the scenarios that every SDK plays, by name. The error names the file that is not one.
+// Scenarios returns the scenarios that every SDK plays, by name. The error names the file that is
+// not one.
 func Scenarios() ([]Scenario, error) {
 	files, err := fs.Glob(sdk.Scenarios, "*.json")
 	if err != nil {
@@ -102,7 +105,8 @@ func (s *Scenario) Play(ctx context.Context, start StartSample) error {
 	}
 	g := newStage(listener, scenarioTokens, nil)
 	defer g.close()
-	p := &player{ctx: ctx, stage: g, vars: map[string]string{"token": scenarioTokens[0], "dir": dir}}
+	p := &player{ctx: ctx, stage: g, vars: map[string]string{"token": scenarioTokens[0],
+		"dir": dir}}
 	if p.program, err = start(s.Sample, g.url, scenarioTokens[0]); err != nil {
 		return err
 	}
@@ -195,8 +199,8 @@ func (p *player) bind(session string) error {
 	if err := take(protocol.TypeHello); err != nil {
 		return err
 	}
-	p.link.sendObject(object{"type": "hello.ack", "protocolVersion": 2, "providerId": "p-1", "sessionId": session,
-		"reconnectToken": "rt-1", "persistDir": p.vars["dir"]})
+	p.link.sendObject(object{"type": "hello.ack", "protocolVersion": 2, "providerId": "p-1",
+		"sessionId": session, "reconnectToken": "rt-1", "persistDir": p.vars["dir"]})
 	return nil
 }
 

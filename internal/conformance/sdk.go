@@ -13,13 +13,17 @@ import (
 	"tapgw/internal/proc"
 )
 
-// scenariosAtOnce is how many scenarios run at the same time: most of their time they wait for the sample.
+// scenariosAtOnce is how many scenarios run at the same time: most of their time they wait for the
+// sample.
 const scenariosAtOnce = 4
 
-// SDK plays every scenario of testdata/sdk with the sample program of an SDK: command, with the sample's name as its
-// last argument. Each scenario is a rule of the report. next gets every rule before its result, in order, and each
-// the result as soon as it is known. The error says why the run could not be finished.
-func SDK(ctx context.Context, command []string, next func(Rule), each func(Result)) (*Report, error) {
+// SDK plays every scenario of testdata/sdk with the sample program of an SDK: command, with the
+// sample's name as its last argument. Each scenario is a rule of the report. next gets every rule
+// before its result, in order, and each the result as soon as it is known. The error says why the
+// run could not be finished.
+func SDK(
+	ctx context.Context, command []string, next func(Rule), each func(Result),
+) (*Report, error) {
 	all, err := Scenarios()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ import (
 // breaks no rule.
 const patience = 20 * time.Second
 
-// startPatience is how long the kit waits for a program's connection: a command may compile the program first.
+// startPatience is how long the kit waits for a program's connection: a command may compile the
+// program first.
 const startPatience = time.Minute
 
 // object is a JSON object.
@@ -48,13 +49,14 @@ type attempt struct {
 	asked bool // it asked for a proof
 }
 
-// stage is the gateway's place on a loopback port. It accepts connections and leaves all that is said on them to its
-// user.
+// stage is the gateway's place on a loopback port. It accepts connections and leaves all that is
+// said on them to its user.
 type stage struct {
 	// Fixed at creation.
 	url    string // ws://HOST:PORT
 	tokens []string
-	heard  func(*providerConn, frame) // called by a link's reader with each frame, in order; may be nil
+	// called by a link's reader with each frame, in order; may be nil
+	heard  func(*providerConn, frame)
 	links  chan *providerConn
 	tried  chan struct{} // has a value after a request to connect
 	srv    *http.Server
@@ -80,8 +82,8 @@ func listenTCP(address string) (net.Listener, error) {
 // newStage serves a listener. It knows the tokens, and proves so.
 func newStage(listener net.Listener, tokens []string, heard func(*providerConn, frame)) *stage {
 	s := &stage{
-		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard, links: make(chan *providerConn, 64),
-		tried: make(chan struct{}, 1),
+		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard,
+		links: make(chan *providerConn, 64), tried: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: patience}
@@ -128,12 +130,15 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case id != "" && (how == refusesToken || answer == ""):
 		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = w.Write([]byte(`{"error":{"code":"AUTH_FAILED","message":"this gateway does not know the token"}}`))
+		_, _ = w.Write(
+			[]byte(
+				`{"error":{"code":"AUTH_FAILED","message":"this gateway does not know the token"}}`))
 		return
 	case how == provesToken && answer != "":
 		w.Header().Set(proof.AnswerHeader, answer)
 	case how == provesWrongly:
-		w.Header().Set(proof.AnswerHeader, proof.Answer(proof.KeyOf("another token"), nonce, r.Host))
+		w.Header().Set(proof.AnswerHeader, proof.Answer(proof.KeyOf("another token"), nonce,
+			r.Host))
 	}
 	if r.URL.Path == "/healthz" {
 		return
@@ -152,7 +157,8 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attempt notes a request and returns how to answer it. If the stage is still open, it waits for the request's end.
+// attempt notes a request and returns how to answer it. If the stage is still open, it waits for
+// the request's end.
 func (s *stage) attempt(asked bool) (how proving, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +219,8 @@ func newProviderConn(
 	ctx context.Context, ws *websocket.Conn, heard func(*providerConn, frame),
 ) *providerConn {
 	ws.SetReadLimit(protocol.MaxFrame)
-	l := &providerConn{heard: heard, ws: ws, frames: make(chan frame, 8192), over: make(chan struct{})}
+	l := &providerConn{heard: heard, ws: ws, frames: make(chan frame, 8192),
+		over: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }

@@ -43,7 +43,8 @@ func TestRoundTrip(t *testing.T) {
 	w := s.New("/work")
 	must(t, w.Prompt("\n fix <it>\nnow", "gpt-x"))
 	w.Text("I look.")
-	must(t, w.Tool(Tool{Name: "read_file", State: "completed", Input: []byte(`{"filePath":"a"}`), Result: "A\x1b[31m"}))
+	must(t, w.Tool(Tool{Name: "read_file", State: "completed", Input: []byte(`{"filePath":"a"}`),
+		Result: "A\x1b[31m"}))
 	w.Text("It is ")
 	w.Text("A.")
 	must(t, w.End(End{Model: "GPT X", Usage: []byte(`{"promptTokens":3}`), Outcome: Completed}))
@@ -57,13 +58,17 @@ func TestRoundTrip(t *testing.T) {
 		Info: Info{ID: w.ID(), Title: "fix <it>", Workspace: "/work", Model: "GPT X", Turns: 2},
 		Turns: []Turn{
 			{Prompt: "\n fix <it>\nnow", Chosen: "gpt-x", Steps: []Step{{Text: "I look."},
-				{Tool: &Tool{Name: "read_file", State: "completed", Input: []byte(`{"filePath":"a"}`),
+				{Tool: &Tool{Name: "read_file", State: "completed",
+					Input:  []byte(`{"filePath":"a"}`),
 					Result: "A\x1b[31m"}},
-				{Text: "It is A."}}, Model: "GPT X", Usage: []byte(`{"promptTokens":3}`), Outcome: Completed},
+				{Text: "It is A."}}, Model: "GPT X", Usage: []byte(`{"promptTokens":3}`),
+				Outcome: Completed},
 			{Prompt: "again", Steps: []Step{}, Outcome: Failed, Error: "on fire"},
 		},
 	}
-	noTimes := cmp.FilterPath(func(p cmp.Path) bool { return strings.HasSuffix(p.String(), "At") }, cmp.Ignore())
+	noTimes := cmp.FilterPath(func(p cmp.Path) bool {
+		return strings.HasSuffix(p.String(), "At")
+	}, cmp.Ignore())
 	if diff := cmp.Diff(want, got, noTimes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -77,9 +82,11 @@ func TestRoundTrip(t *testing.T) {
 	}
 	list, faults, err := s.List()
 	if err != nil || len(faults) > 0 || len(list) != 1 {
-		t.Fatalf("list: got %v, the faults %v and %v, want one conversation and no fault", list, faults, err)
+		t.Fatalf("list: got %v, the faults %v and %v, want one conversation and no fault", list,
+			faults, err)
 	}
-	if diff := cmp.Diff(want.Info, list[0], cmpopts.IgnoreFields(Info{}, "CreatedAt", "UpdatedAt")); diff != "" {
+	if diff := cmp.Diff(want.Info, list[0], cmpopts.IgnoreFields(Info{}, "CreatedAt",
+		"UpdatedAt")); diff != "" {
 		t.Errorf("list -want +got:\n%s", diff)
 	}
 }
@@ -107,11 +114,13 @@ func TestNothingWithoutPrompt(t *testing.T) {
 		t.Errorf("the directory: %v, want none", err)
 	}
 	if list, _, err := s.List(); err != nil || len(list) != 0 {
-		t.Errorf("list without a directory: got %v and %v, want no conversation and no error", list, err)
+		t.Errorf("list without a directory: got %v and %v, want no conversation and no error", list,
+			err)
 	}
 }
 
-// Whatever byte a file ends at, the whole lines before it are read, and a writer goes on behind them.
+// Whatever byte a file ends at, the whole lines before it are read, and a writer goes on behind
+// them.
 func TestTornAnywhere(t *testing.T) {
 	s := In(t.TempDir())
 	id := keep(t, s, "/w", 2)
@@ -138,7 +147,8 @@ func TestTornAnywhere(t *testing.T) {
 		must(t, w.End(End{Outcome: Completed}))
 		w.Close()
 		if c, err = s.Read(id); err != nil || len(c.Turns) != prompts+1 {
-			t.Fatalf("cut after %d bytes and gone on: %d turns, %v; want %d", n, len(c.Turns), err, prompts+1)
+			t.Fatalf("cut after %d bytes and gone on: %d turns, %v; want %d", n, len(c.Turns), err,
+				prompts+1)
 		}
 	}
 }
@@ -150,14 +160,17 @@ func TestFaultsNameFileAndLine(t *testing.T) {
 		"torn header":       {`{"type":"conv`, "1: has no whole line"},
 		"no JSON":           {header + "rubbish\n", "2: is not a line of a conversation"},
 		"JSON of no object": {header + "[1]\n", "2: is not a line of a conversation"},
-		"no header":         {`{"type":"prompt","text":"x"}` + "\n", `1: a line "prompt" stands in the wrong place`},
-		"second header":     {header + header, `2: a line "conversation" stands in the wrong place`},
-		"text first":        {header + `{"type":"text","text":"x"}` + "\n", `2: a line "text" stands before`},
+		"no header": {`{"type":"prompt","text":"x"}` + "\n",
+			`1: a line "prompt" stands in the wrong place`},
+		"second header": {header + header, `2: a line "conversation" stands in the wrong place`},
+		"text first": {header + `{"type":"text","text":"x"}` + "\n",
+			`2: a line "text" stands before`},
 		"unknown": {header + `{"type":"prompt"}` + "\n" + `{"type":"what"}` + "\n",
 			`3: there is no line "what"`},
 		"tool of nothing": {header + `{"type":"prompt"}` + "\n" + `{"type":"tool"}` + "\n",
 			`3: there is no line "tool"`},
-		"later version": {`{"type":"conversation","version":2}` + "\n", "1: a newer lsclient wrote the file"},
+		"later version": {`{"type":"conversation","version":2}` + "\n",
+			"1: a newer lsclient wrote the file"},
 		"long line": {
 			header + `{"type":"prompt","text":"` + strings.Repeat("x", maxLine),
 			"2: the line is longer than",
@@ -166,8 +179,10 @@ func TestFaultsNameFileAndLine(t *testing.T) {
 	for name, tt := range tests {
 		s := In(t.TempDir())
 		must(t, os.WriteFile(s.path("A"), []byte(tt.text), 0o600))
-		for what, err := range map[string]error{"read": second(s.Read("A")), "open": third(s.Open("A"))} {
-			if want := s.path("A") + ":" + tt.want; err == nil || !strings.HasPrefix(err.Error(), want) {
+		for what, err := range map[string]error{"read": second(s.Read("A")),
+			"open": third(s.Open("A"))} {
+			if want := s.path("A") + ":" + tt.want; err == nil ||
+				!strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%s: %s: got %v, want %s", name, what, err, want)
 			}
 		}
@@ -183,7 +198,8 @@ func TestNotAFile(t *testing.T) {
 	must(t, syscall.Mkfifo(s.path("P"), 0o600))
 	must(t, os.Symlink("/dev/zero", s.path("Z")))
 	for _, id := range []string{"P", "Z"} {
-		if _, err := s.Read(id); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		if _, err := s.Read(id); err == nil ||
+			!strings.Contains(err.Error(), "is not a regular file") {
 			t.Errorf("%s: got %v, want that it is not a regular file", id, err)
 		}
 	}
@@ -229,8 +245,8 @@ func TestFind(t *testing.T) {
 		must(t, os.WriteFile(s.path(id), nil, 0o600))
 	}
 	must(t, os.WriteFile(filepath.Join(s.dir, "Y.lock"), nil, 0o600))
-	tests := map[string]string{"ABC": "ABC", "abd": "ABD", "AB": "AB", "x": "X", "ABCD": "", "Y": "", "": "",
-		"../x": "", "a": "ambiguous"}
+	tests := map[string]string{"ABC": "ABC", "abd": "ABD", "AB": "AB", "x": "X", "ABCD": "",
+		"Y": "", "": "", "../x": "", "a": "ambiguous"}
 	for word, want := range tests {
 		got, err := s.Find(word)
 		if a, ok := errors.AsType[*AmbiguousError](err); ok {
@@ -350,7 +366,8 @@ func FuzzRead(f *testing.F) {
 		}
 		again, n, err := read(bytes.NewReader(data[:good]), "f")
 		if err != nil || n != good || len(again.Turns) != len(c.Turns) {
-			t.Errorf("reading the good bytes again: got %d turns, %d bytes, %v; want %d turns, %d bytes, no error",
+			t.Errorf(
+				"reading the good bytes again: got %d turns, %d bytes, %v; want %d turns, %d bytes, no error",
 				len(again.Turns), n, err, len(c.Turns), good)
 		}
 	})

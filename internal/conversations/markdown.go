@@ -46,7 +46,8 @@ func writeTool(b *strings.Builder, t *Tool, results bool) {
 		state = ", " + cli.OneLine(t.State)
 	}
 	if !results {
-		fmt.Fprintf(b, "\n• %s %s%s\n", cli.OneLine(t.Name), cli.Shorten(cli.Clean(string(t.Input)), 100), state)
+		fmt.Fprintf(b, "\n• %s %s%s\n", cli.OneLine(t.Name),
+			cli.Shorten(cli.Clean(string(t.Input)), 100), state)
 		return
 	}
 	fmt.Fprintf(b, "\n**%s**%s\n\n%s", cli.OneLine(t.Name), state, fenced("json", string(t.Input)))

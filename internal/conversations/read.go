@@ -111,7 +111,8 @@ func (c *Conversation) add(text []byte, first bool) error {
 	switch l.Type {
 	case headerLine:
 		if l.Version > version {
-			return fmt.Errorf("a newer lsclient wrote the file, in version %d of its format; this one knows %d",
+			return fmt.Errorf(
+				"a newer lsclient wrote the file, in version %d of its format; this one knows %d",
 				l.Version, version)
 		}
 		c.ID, c.Title, c.Workspace, c.CreatedAt = l.ID, l.Title, l.Workspace, at

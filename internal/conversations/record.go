@@ -36,9 +36,10 @@ type Conversation struct {
 // Turn is a prompt and its result. Outcome is "" if the process that ran the turn did not write its
 // end.
 type Turn struct {
-	At      time.Time       `json:"at"`
-	Prompt  string          `json:"prompt"`
-	Chosen  string          `json:"chosenModel,omitempty"` // id of the model that the user chose; "": the default
+	At     time.Time `json:"at"`
+	Prompt string    `json:"prompt"`
+	// id of the model that the user chose; "": the default
+	Chosen  string          `json:"chosenModel,omitempty"`
 	Steps   []Step          `json:"steps"`
 	Model   string          `json:"model,omitempty"` // the model that answered
 	Usage   json.RawMessage `json:"usage,omitempty"`

@@ -84,12 +84,13 @@ func (w *Writer) create(prompt string) (err error) {
 	if w.lock, err = w.store.lock(w.id); err != nil {
 		return err
 	}
-	w.file, err = os.OpenFile(w.store.path(w.id), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	w.file, err = os.OpenFile(w.store.path(w.id), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND,
+		0o600)
 	if err != nil {
 		return fmt.Errorf("keeping the conversation: %w", err)
 	}
-	return w.write(line{Type: headerLine, At: now(), Version: version, ID: w.id, Title: title(prompt),
-		Workspace: w.workspace})
+	return w.write(line{Type: headerLine, At: now(), Version: version, ID: w.id,
+		Title: title(prompt), Workspace: w.workspace})
 }
 
 // Text adds a piece of the model's text. It is written with the next tool call or the turn's end.
@@ -119,8 +120,8 @@ func (w *Writer) End(e End) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return w.write(line{Type: endLine, At: now(), Model: e.Model, Usage: boundedJSON(e.Usage), Outcome: e.Outcome,
-		Error: bounded(e.Error)})
+	return w.write(line{Type: endLine, At: now(), Model: e.Model, Usage: boundedJSON(e.Usage),
+		Outcome: e.Outcome, Error: bounded(e.Error)})
 }
 
 // write appends a line in one step.

@@ -112,7 +112,8 @@ func isImage(path string) bool {
 // selection attaches lines of a text file.
 func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	if size > maxSelection {
-		return nil, fmt.Errorf("%s is larger than %d bytes: attach it without lines", a.Path, maxSelection)
+		return nil, fmt.Errorf("%s is larger than %d bytes: attach it without lines", a.Path,
+			maxSelection)
 	}
 	data, err := os.ReadFile(a.Path)
 	if err != nil {

@@ -40,18 +40,21 @@ func TestAttachments(t *testing.T) {
 	n := s.idles()
 	s.prompt(gateway.Prompt{
 		Text: "look", Source: gateway.SourceUser, Headers: map[string]string{"X-Trace": "abc-1"},
-		Attachments: []gateway.Attachment{{Path: text}, {Path: text, First: 2, Last: 3}, {Path: image}, {Path: docs}},
+		Attachments: []gateway.Attachment{{Path: text}, {Path: text, First: 2, Last: 3},
+			{Path: image}, {Path: docs}},
 	})
 	s.waitIdle(n + 1)
 	request := g.model.Requests()[0]
 	said := request.LastUser()
-	for _, want := range []string{text + " (5 lines)", "(lines 2-3)", "two\nthree\n", docs + " (1 items)"} {
+	for _, want := range []string{text + " (5 lines)", "(lines 2-3)", "two\nthree\n",
+		docs + " (1 items)"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the model was not told %q:\n%s", want, said)
 		}
 	}
 	if strings.Contains(said, "four\n") || !strings.Contains(string(request.Body), pixel) {
-		t.Errorf("too much of the file, or no image: %s, want no %q in it and %q in it", request.Body, "four\n", pixel)
+		t.Errorf("too much of the file, or no image: %s, want no %q in it and %q in it",
+			request.Body, "four\n", pixel)
 	}
 	if got := request.Header.Get("X-Trace"); got != "abc-1" {
 		t.Errorf(`the header of the prompt: %q, want "abc-1"`, got)
@@ -77,7 +80,8 @@ func TestAttachments(t *testing.T) {
 		"is a directory and has no lines":                 {Path: docs, First: 1, Last: 1},
 		"no such file":                                    {Path: text + "x"},
 	} {
-		err := s.host.Send(g.ctx, gateway.Prompt{Text: "look", Attachments: []gateway.Attachment{a}})
+		err := s.host.Send(g.ctx,
+			gateway.Prompt{Text: "look", Attachments: []gateway.Attachment{a}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", a, err, want)
 		}

@@ -8,8 +8,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// goesOn finds the shell of a command that the runtime did not wait for. The runtime writes this behind the command's
-// output, so that no output can stand for it.
+// goesOn finds the shell of a command that the runtime did not wait for. The runtime writes this
+// behind the command's output, so that no output can stand for it.
 var goesOn = lazyregexp.New(`<(?:command started in background with shellId: ([^\s<>]+)|` +
 	`command with shellId: ([^\s<>]+) is still running[^<>]*)>$`)
 
@@ -40,7 +40,8 @@ func (b background) end(shell string, exitCode int64) *gateway.Event {
 	return e
 }
 
-// followCommand follows the commands that a call leaves behind, and reports the one whose end it read.
+// followCommand follows the commands that a call leaves behind, and reports the one whose end it
+// read.
 func (t *tracker) followCommand(o *openPart, d *rpc.ToolExecutionCompleteData) {
 	if d.Result == nil {
 		return
@@ -51,7 +52,8 @@ func (t *tracker) followCommand(o *openPart, d *rpc.ToolExecutionCompleteData) {
 	if json.Unmarshal([]byte(o.args), &args) != nil {
 		return
 	}
-	if m := goesOn.FindStringSubmatch(d.Result.Content); m != nil && d.ShellExecution == nil && args.Command != "" {
+	if m := goesOn.FindStringSubmatch(d.Result.Content); m != nil && d.ShellExecution == nil &&
+		args.Command != "" {
 		t.background.add(m[1]+m[2], gateway.Event{ID: d.ToolCallID, Tool: o.tool, Args: o.args})
 	}
 	for _, c := range d.Result.Contents {

@@ -27,14 +27,16 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestBackground: the end of a command is its own, and a shell with two commands at once tells of neither.
+// TestBackground: the end of a command is its own, and a shell with two commands at once tells of
+// neither.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	b := background{}
 	b.add("a", gateway.Event{ID: "1"})
 	b.add("b", gateway.Event{ID: "2"})
 	b.add("b", gateway.Event{ID: "3"})
-	for _, c := range []struct{ shell, want string }{{"a", "1 = 7"}, {"a", "none"}, {"b", "none"}, {"c", "none"}} {
+	for _, c := range []struct{ shell, want string }{{"a", "1 = 7"}, {"a", "none"}, {"b", "none"},
+		{"c", "none"}} {
 		got := "none"
 		if e := b.end(c.shell, 7); e != nil {
 			got = fmt.Sprint(e.ID, " = ", *e.ExitCode)

@@ -13,8 +13,8 @@ import (
 // clientName is our name in the runtime's requests.
 const clientName = "tapgw"
 
-// createConfig and resumeConfig describe the session to the runtime in the same way, because a resume replaces all that
-// the creation set.
+// createConfig and resumeConfig describe the session to the runtime in the same way, because a
+// resume replaces all that the creation set.
 func (s *session) createConfig(gen int, withHooks bool) *sdk.SessionConfig {
 	c := *s.baseConfig
 	c.SessionID = s.id
@@ -41,7 +41,8 @@ func (s *session) resumeConfig(gen int, withHooks bool) *sdk.ResumeSessionConfig
 	// The SDK has two types with the same fields.
 	from, to := reflect.ValueOf(s.createConfig(gen, withHooks)).Elem(), reflect.ValueOf(c).Elem()
 	for i := range to.NumField() {
-		if f := from.FieldByName(to.Type().Field(i).Name); f.IsValid() && f.Type() == to.Field(i).Type() {
+		if f := from.FieldByName(to.Type().Field(i).Name); f.IsValid() &&
+			f.Type() == to.Field(i).Type() {
 			to.Field(i).Set(f)
 		}
 	}
@@ -54,8 +55,9 @@ func (s *session) onEvent(gen int) sdk.SessionEventHandler {
 	return func(e sdk.SessionEvent) { s.items.push(item{gen: gen, event: e}) }
 }
 
-// onEventHeld is onEvent for a session that the SDK makes anew on the same connection. The SDK has one goroutine for
-// the events of each, so the new session's events are held back until release, after the old session's are queued.
+// onEventHeld is onEvent for a session that the SDK makes anew on the same connection. The SDK has
+// one goroutine for the events of each, so the new session's events are held back until release,
+// after the old session's are queued.
 func (s *session) onEventHeld(gen int) (handle sdk.SessionEventHandler, release func()) {
 	push := s.onEvent(gen)
 	var mu sync.Mutex

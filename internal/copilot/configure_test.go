@@ -37,7 +37,8 @@ func TestConfigure(t *testing.T) {
 	was, _ := before.policy(shell)
 	is, _ := after.policy(shell)
 	if was == "" || is != "" {
-		t.Errorf("shell is denied before: %q, after: %q, want a denial before and none after", was, is)
+		t.Errorf("shell is denied before: %q, after: %q, want a denial before and none after", was,
+			is)
 	}
 	// In a project that says something of its sessions they go by that, and by nothing
 	// where it has a fault.
@@ -60,21 +61,24 @@ func TestConfigure(t *testing.T) {
 		return r.newSession(t.Context(), "0", gateway.StartRequest{CWD: dir, Model: model})
 	}
 	theirs, err := in(project, "theirs")
-	if err != nil || theirs.o.Permissions.Write != configs.Allow || theirs.o.Permissions.Shell != configs.Deny ||
-		theirs.o.MaxRounds != DefaultMaxRounds {
+	if err != nil || theirs.o.Permissions.Write != configs.Allow ||
+		theirs.o.Permissions.Shell != configs.Deny || theirs.o.MaxRounds != DefaultMaxRounds {
 		t.Errorf(
 			"in the project: %+v, %v, want no error, Write %v, Shell %v and MaxRounds %v",
 			theirs, err, configs.Allow, configs.Deny, DefaultMaxRounds,
 		)
 	}
-	if other, err := in(t.TempDir(), "other"); err != nil || other.o.Permissions.Write != configs.Deny {
+	if other, err := in(t.TempDir(), "other"); err != nil ||
+		other.o.Permissions.Write != configs.Deny {
 		t.Errorf("elsewhere: %+v, %v, want no error and Write %v", other, err, configs.Deny)
 	}
 	broken = errors.New("x.toml:1:1: unknown key")
-	if _, err := in(project, "theirs"); err == nil || !strings.Contains(err.Error(), "unknown key") {
+	if _, err := in(project, "theirs"); err == nil ||
+		!strings.Contains(err.Error(), "unknown key") {
 		t.Errorf(`with a fault: %v, want an error and "unknown key" in it`, err)
 	}
 	if before.o.MaxRounds != DefaultMaxRounds || after.o.MaxRounds != 3 {
-		t.Errorf("rounds before %d, after %d, want %d and 3", before.o.MaxRounds, after.o.MaxRounds, DefaultMaxRounds)
+		t.Errorf("rounds before %d, after %d, want %d and 3", before.o.MaxRounds, after.o.MaxRounds,
+			DefaultMaxRounds)
 	}
 }

@@ -61,7 +61,8 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	within(t, ended, "the call's end")
 	s.waitIdle(2)
 	other.waitIdle(2)
-	if errs := s.errors(); len(errs) != 1 || !strings.Contains(errs[0], "the turn is lost: the Copilot runtime ended") {
+	if errs := s.errors(); len(errs) != 1 ||
+		!strings.Contains(errs[0], "the turn is lost: the Copilot runtime ended") {
 		t.Errorf(
 			`errors of the session with a turn: %q, want one, "the turn is lost: the Copilot runtime ended"`,
 			errs,
@@ -82,7 +83,8 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	s.turn("call:quick")
 	other.turn("call:quick")
 	if s.lastSaid() != "here I am" || other.lastSaid() != "me too" {
-		t.Errorf(`after the restart: %q, %q, want "here I am" and "me too"`, s.lastSaid(), other.lastSaid())
+		t.Errorf(`after the restart: %q, %q, want "here I am" and "me too"`, s.lastSaid(),
+			other.lastSaid())
 	}
 	reqs := g.model.Requests()
 	if body := string(reqs[len(reqs)-1].Body); !strings.Contains(body, "remember me") {
@@ -126,7 +128,8 @@ func TestPromptBeforeTheSessionIsKnownToBeBack(t *testing.T) {
 	s.wait("the turn's end", func() bool { _, over := s.over["second"]; return over })
 	s.waitIdle(1)
 	s.turn("and again")
-	if s.busy != 3 || s.idle != 2 || s.said()[0] != "You said: hello again" || s.over["second"] != "" {
+	if s.busy != 3 || s.idle != 2 || s.said()[0] != "You said: hello again" ||
+		s.over["second"] != "" {
 		t.Errorf(
 			`busy %d times, idle %d times, said %q, %q, want busy 3, idle 2, "You said: hello again" and ""`,
 			s.busy, s.idle, s.said(), s.over,
@@ -162,7 +165,8 @@ func TestRuntimeDown(t *testing.T) {
 		}
 		n := s.idles()
 		s.waitIdle(n)
-		if err := s.host.Send(g.ctx, gateway.Prompt{Text: "call:quick", Source: gateway.SourceUser}); err != nil {
+		if err := s.host.Send(g.ctx,
+			gateway.Prompt{Text: "call:quick", Source: gateway.SourceUser}); err != nil {
 			if !strings.Contains(err.Error(), "the Copilot runtime ended") {
 				t.Errorf(`sending: %v, want "the Copilot runtime ended" in it`, err)
 			}
@@ -189,7 +193,9 @@ func TestRuntimeGivenUp(t *testing.T) {
 		dir := t.TempDir()
 		flag = filepath.Join(dir, "broken")
 		script := filepath.Join(dir, "copilot")
-		body := fmt.Sprintf("#!/bin/sh\n[ -e %q ] && { echo out of order >&2; exit 3; }\nexec %q \"$@\"\n", flag, o.CLI)
+		body := fmt.Sprintf(
+			"#!/bin/sh\n[ -e %q ] && { echo out of order >&2; exit 3; }\nexec %q \"$@\"\n", flag,
+			o.CLI)
 		if err := os.WriteFile(script, []byte(body), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -202,8 +208,11 @@ func TestRuntimeGivenUp(t *testing.T) {
 	}
 	g.signal(syscall.SIGKILL)
 	s.wait("the end", func() bool { return s.ended != "" })
-	if !strings.Contains(s.ended, "out of order") || !strings.Contains(s.ended, "5 times within a minute") {
-		t.Errorf(`the session ended because %q, want "out of order" and "5 times within a minute" in it`, s.ended)
+	if !strings.Contains(s.ended, "out of order") ||
+		!strings.Contains(s.ended, "5 times within a minute") {
+		t.Errorf(
+			`the session ended because %q, want "out of order" and "5 times within a minute" in it`,
+			s.ended)
 	}
 	if err := s.host.Send(g.ctx, gateway.Prompt{Text: "x"}); err == nil {
 		t.Error("an ended session took a prompt, want an error")
@@ -293,7 +302,9 @@ func TestOrphan(t *testing.T) {
 		return
 	}
 	g := newRig(t, func(o *Options) {
-		o.Env = func() []string { return []string{"TAP_GATEWAY_URL=ws://here", "TAP_ADMIN_TOKEN=from the caller"} }
+		o.Env = func() []string {
+			return []string{"TAP_GATEWAY_URL=ws://here", "TAP_ADMIN_TOKEN=from the caller"}
+		}
 	})
 	g.start().turn("hello")
 	fmt.Fprintf(os.Stdout, "\nserved by %d\n", g.runtimePID())
@@ -305,7 +316,8 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOrphan$", "-test.v")
 	cmd.Env = append(
-		os.Environ(), orphanEnv+"=1", "COPILOT_CLI_PATH="+testRuntime(t), "TAP_ADMIN_TOKEN=adm-secret",
+		os.Environ(), orphanEnv+"=1", "COPILOT_CLI_PATH="+testRuntime(t),
+		"TAP_ADMIN_TOKEN=adm-secret",
 		"TMPDIR="+t.TempDir(),
 	)
 	out, err := cmd.StdoutPipe()
@@ -328,7 +340,8 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 		t.Fatalf("no session came up: %s, want a runtime for it", seen.String())
 	}
 	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
-		t.Errorf("process group of the runtime %d: %d, %v, want no error and %d", pid, group, err, pid)
+		t.Errorf("process group of the runtime %d: %d, %v, want no error and %d", pid, group, err,
+			pid)
 	}
 	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
 		if strings.Contains(string(env), "TAP_ADMIN_TOKEN") ||
@@ -349,7 +362,8 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("the runtime %d still runs %v after the gateway was killed, want its end", pid, time.Since(began))
+			t.Fatalf("the runtime %d still runs %v after the gateway was killed, want its end", pid,
+				time.Since(began))
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// TestDenialSaysItsReason: whatever denies a call, the model, the timeline and the followers of the session get the
-// reason.
+// TestDenialSaysItsReason: whatever denies a call, the model, the timeline and the followers of the
+// session get the reason.
 func TestDenialSaysItsReason(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
 		o.Permissions = configs.Permissions{Shell: configs.Ask, DenyCommands: []string{"rm"}}
@@ -23,7 +23,8 @@ func TestDenialSaysItsReason(t *testing.T) {
 		who, prompt, by, reason string
 		person                  bool
 	}{
-		{"a pattern", shellCall("rm x"), "", `deny_commands in [copilot.permissions] of tapgw.toml forbids it: "rm" matches`, false},
+		{"a pattern", shellCall("rm x"), "",
+			`deny_commands in [copilot.permissions] of tapgw.toml forbids it: "rm" matches`, false},
 		{
 			"the policy", `call:create {"path":"made","file_text":"x"}`, "",
 			`allow_write_paths in [copilot.permissions] of tapgw.toml has no pattern for this file; set write = "allow"`, false,
@@ -47,7 +48,8 @@ func TestDenialSaysItsReason(t *testing.T) {
 			}
 		}
 		if !strings.HasPrefix(told, "denied: ") || !strings.Contains(told, tt.reason) {
-			t.Errorf(`%s: who follows is told %q, want "denied: " at its start and %q in it`, tt.who, told, tt.reason)
+			t.Errorf(`%s: who follows is told %q, want "denied: " at its start and %q in it`,
+				tt.who, told, tt.reason)
 		}
 		shown := ""
 		for line := range strings.Lines(strings.TrimPrefix(timeline(h.s), before)) {
@@ -61,10 +63,12 @@ func TestDenialSaysItsReason(t *testing.T) {
 	}
 }
 
-// TestDenialNamesThePart: the model reads what of its line no pattern allows, and the key for patterns before the
-// setting that allows every command.
+// TestDenialNamesThePart: the model reads what of its line no pattern allows, and the key for
+// patterns before the setting that allows every command.
 func TestDenialNamesThePart(t *testing.T) {
-	g := newRig(t, func(o *Options) { o.Permissions = configs.Permissions{AllowCommands: []string{"echo", "git log"}} })
+	g := newRig(t, func(o *Options) {
+		o.Permissions = configs.Permissions{AllowCommands: []string{"echo", "git log"}}
+	})
 	s := g.start()
 	for line, part := range map[string]string{
 		"echo x > redirected.txt":      `the redirection "> redirected.txt"`,

@@ -33,7 +33,8 @@ func onSmallDisk(t *testing.T) (change func(*Options), limit func(g *rig, bytes 
 		const resource = 1 // RLIMIT_FSIZE
 		limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
 		_, _, errno := syscall.RawSyscall6(
-			syscall.SYS_PRLIMIT64, uintptr(g.runtimePID()), resource, uintptr(unsafe.Pointer(&limits)), 0, 0, 0,
+			syscall.SYS_PRLIMIT64, uintptr(g.runtimePID()), resource,
+			uintptr(unsafe.Pointer(&limits)), 0, 0, 0,
 		)
 		if errno != 0 {
 			t.Fatalf("limiting the runtime: %v", errno)
@@ -68,7 +69,9 @@ func TestDiskFull(t *testing.T) {
 				i, over, cut, s.lastSaid(), fmt.Sprint("You said: prompt ", i),
 			)
 		}
-		s.wait("the error", func() bool { return strings.Contains(describe(s.events), "can't be saved") })
+		s.wait("the error", func() bool {
+			return strings.Contains(describe(s.events), "can't be saved")
+		})
 		if f := g.r.Faults(); len(f) != 1 || !strings.Contains(f[0].Message, s.id) ||
 			!strings.Contains(f[0].Message, "disk full") {
 			t.Errorf(`faults: %v, want 1 of them, %q and "disk full" in it`, f, s.id)
@@ -88,7 +91,9 @@ func TestDiskFull(t *testing.T) {
 	}
 	limit(g, ^uint64(0))
 	s.turn("there is room")
-	s.wait("that it is saved", func() bool { return strings.Contains(strings.Join(s.notes, "\n"), "saved again") })
+	s.wait("that it is saved", func() bool {
+		return strings.Contains(strings.Join(s.notes, "\n"), "saved again")
+	})
 	s.turn("and again")
 	if f := g.r.Faults(); len(f) != 0 || s.lastSaid() != "You said: and again" || s.busy != s.idle {
 		t.Errorf(
@@ -112,13 +117,19 @@ func TestStartOnAFullDisk(t *testing.T) {
 		})
 	if err == nil || !strings.Contains(err.Error(), "starting a Copilot session: ") ||
 		!strings.Contains(err.Error(), "too large") {
-		t.Errorf(`starting a session: %v, want an error, "starting a Copilot session: " and "too large" in it`, err)
+		t.Errorf(
+			`starting a session: %v, want an error, "starting a Copilot session: " and "too large" in it`, err)
 	}
 	s.prompt(gateway.Prompt{ID: "last", Text: "hello"})
 	s.waitIdle(1)
-	s.wait("the error", func() bool { return strings.Contains(describe(s.events), "can't be saved") })
-	if err := s.host.Close(g.ctx, "test"); err == nil || !strings.Contains(err.Error(), "it could not be saved: ") {
-		t.Errorf(`ending one that can't be saved: %v, want an error and "it could not be saved: " in it`, err)
+	s.wait("the error", func() bool {
+		return strings.Contains(describe(s.events), "can't be saved")
+	})
+	if err := s.host.Close(g.ctx, "test"); err == nil ||
+		!strings.Contains(err.Error(), "it could not be saved: ") {
+		t.Errorf(
+			`ending one that can't be saved: %v, want an error and "it could not be saved: " in it`,
+			err)
 	}
 	if f := g.r.Faults(); len(f) != 0 {
 		t.Errorf("faults of a session that has ended: %v, want none", f)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCapabilitiesAreProven holds the tables of README.md and the first one of docs/copilot.md, which
-// says what a repository brings, to capabilities: a row says what offers a capability, and
+// TestCapabilitiesAreProven holds the tables of README.md and the first one of docs/copilot.md,
+// which says what a repository brings, to capabilities: a row says what offers a capability, and
 // capabilities names tests that exist and show it, or the row says "nothing" and why.
 func TestCapabilitiesAreProven(t *testing.T) {
 	root := filepath.Join("..", "..")
@@ -17,7 +17,8 @@ func TestCapabilitiesAreProven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofRepository, _, _ := strings.Cut(string(document), "\n## Events\n") // another table, with its own test
+	// another table, with its own test
+	ofRepository, _, _ := strings.Cut(string(document), "\n## Events\n")
 	inventory, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,8 @@ func TestCapabilitiesAreProven(t *testing.T) {
 	section, rows, shown := "1", map[string]int{}, 0
 	for line := range strings.Lines(ofRepository + string(inventory)) {
 		line = strings.TrimSpace(line)
-		if number, _, ok := strings.Cut(strings.TrimPrefix(line, "## "), ". "); ok && strings.HasPrefix(line, "## ") {
+		if number, _, ok := strings.Cut(strings.TrimPrefix(line, "## "), ". "); ok &&
+			strings.HasPrefix(line, "## ") {
 			section = number
 		}
 		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") ||
@@ -66,7 +68,8 @@ func TestCapabilitiesAreProven(t *testing.T) {
 		if len(proofs) > 0 {
 			shown++
 		} else if !strings.HasPrefix(offer, "nothing: ") {
-			t.Errorf("capabilities has no test for %q of section %s, want one, or nothing: and why", capability, section)
+			t.Errorf("capabilities has no test for %q of section %s, want one, or nothing: and why",
+				capability, section)
 		}
 		for _, name := range proofs {
 			if !tests[name] {

@@ -25,9 +25,11 @@ import (
 // maxModelList bounds an endpoint's list of models, in bytes.
 const maxModelList = 8 << 20
 
-// endpointFor returns the model endpoint of a session, nil for GitHub's models. The key of a request is used only for
-// the endpoint of the request.
-func (o *Options) endpointFor(profile configs.Profile, req gateway.StartRequest) (*sdk.ProviderConfig, error) {
+// endpointFor returns the model endpoint of a session, nil for GitHub's models. The key of a
+// request is used only for the endpoint of the request.
+func (o *Options) endpointFor(
+	profile configs.Profile, req gateway.StartRequest,
+) (*sdk.ProviderConfig, error) {
 	e := profile.Provider
 	if e.URL == "" {
 		return nil, nil //nolint:nilnil // GitHub's
@@ -83,7 +85,8 @@ func (o *Options) keyFromEnv(e configs.Endpoint) (string, error) {
 
 // githubToken returns the GitHub token of one session, "" if it uses the runtime's.
 func (o *Options) githubToken(p configs.Profile, req gateway.StartRequest) (string, error) {
-	if req.GitHubToken != "" || p.GitHubTokenEnv == "" || p.GitHubTokenEnv == o.Profile.GitHubTokenEnv {
+	if req.GitHubToken != "" || p.GitHubTokenEnv == "" ||
+		p.GitHubTokenEnv == o.Profile.GitHubTokenEnv {
 		return req.GitHubToken, nil
 	}
 	return tokenFromEnv(p.GitHubTokenEnv)
@@ -116,12 +119,15 @@ func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error 
 }
 
 func missingModel(what string) error {
-	return invalidRequest("model: missing; with a model endpoint of one's own (provider_url) %s", what)
+	return invalidRequest("model: missing; with a model endpoint of one's own (provider_url) %s",
+		what)
 }
 
 // defaultModel returns the model of a session that does not name one: the only model of its
 // endpoint, by the config or by the endpoint's list. For GitHub it is "", because GitHub chooses.
-func (o *Options) defaultModel(ctx context.Context, p configs.Profile, req gateway.StartRequest) (string, error) {
+func (o *Options) defaultModel(
+	ctx context.Context, p configs.Profile, req gateway.StartRequest,
+) (string, error) {
 	e := p.Provider
 	if p.Model != "" || e.URL == "" || checkURL(e.URL) != nil { // checkEndpoint reports a wrong URL
 		return p.Model, nil
@@ -133,7 +139,9 @@ func (o *Options) defaultModel(ctx context.Context, p configs.Profile, req gatew
 			return "", err
 		}
 		if ids, err = o.listModels(ctx, e, key); err != nil {
-			return "", missingModel(fmt.Sprintf("name a model that it serves: its list can't be read: %v", err))
+			return "",
+				missingModel(fmt.Sprintf("name a model that it serves: its list can't be read: %v",
+					err))
 		}
 	}
 	if len(ids) != 1 {
@@ -162,8 +170,11 @@ func checkURL(s string) error {
 	return nil
 }
 
-// endpointModels returns the models of an endpoint: those that the config names, else those that the endpoint lists.
-func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adminapi.Model, error) {
+// endpointModels returns the models of an endpoint: those that the config names, else those that
+// the endpoint lists.
+func (o *Options) endpointModels(
+	ctx context.Context, e configs.Endpoint,
+) ([]adminapi.Model, error) {
 	ids := e.Models
 	if len(ids) == 0 {
 		key, err := o.keyFromEnv(e)
@@ -172,7 +183,8 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adm
 		}
 		if ids, err = o.listModels(ctx, e, key); err != nil {
 			return nil, internalError(fmt.Errorf(
-				"listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
+				"listing the models of provider_url (or name them in models in [copilot] of "+
+					"tapgw.toml): %w", err))
 		}
 	}
 	models := make([]adminapi.Model, len(ids))
@@ -183,7 +195,9 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adm
 }
 
 // listModels asks an endpoint for its models, in the way of its kind.
-func (o *Options) listModels(ctx context.Context, e configs.Endpoint, key string) ([]string, error) {
+func (o *Options) listModels(
+	ctx context.Context, e configs.Endpoint, key string,
+) ([]string, error) {
 	if e.Kind == configs.EndpointAzure {
 		return nil, errors.New("azure lists no deployments")
 	}
@@ -197,7 +211,8 @@ func (o *Options) listModels(ctx context.Context, e configs.Endpoint, key string
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+path,
+		nil)
 	if err != nil {
 		return nil, err
 	}
@@ -208,11 +223,13 @@ func (o *Options) listModels(ctx context.Context, e configs.Endpoint, key string
 	case key == "":
 	case e.Kind == configs.EndpointAnthropic && e.BearerTokenEnv == "":
 		req.Header.Set("X-Api-Key", key)
-		req.Header.Set("Anthropic-Version", cmp.Or(req.Header.Get("Anthropic-Version"), "2023-06-01"))
+		req.Header.Set("Anthropic-Version", cmp.Or(req.Header.Get("Anthropic-Version"),
+			"2023-06-01"))
 	default:
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
+		DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,8 @@ func TestModelFaults(t *testing.T) {
 		case "cut":
 			return scriptmodel.Reply{Text: "half of a sentence", Cut: true}
 		case "loop":
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "say", Args: `{"x":"again"}`}}}
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "say",
+				Args: `{"x":"again"}`}}}
 		case "bad request":
 			return scriptmodel.Reply{Status: http.StatusBadRequest, Text: "no such parameter"}
 		case "unauthorized":
@@ -56,9 +57,11 @@ func TestModelFaults(t *testing.T) {
 		prompt, endpoint string
 		timeline         []string // parts of it, one of which is there
 	}{
-		{"slow", "", []string{"it took longer than 10s (max_turn_time in [copilot] of tapgw.toml)"}},
+		{"slow", "",
+			[]string{"it took longer than 10s (max_turn_time in [copilot] of tapgw.toml)"}},
 		{"stall", "", []string{"it took longer than 10s (max_turn_time"}},
-		{"loop", "", []string{"the model called tools in 5 rounds (max_rounds in [copilot] of tapgw.toml)"}},
+		{"loop", "",
+			[]string{"the model called tools in 5 rounds (max_rounds in [copilot] of tapgw.toml)"}},
 		{"bad request", "", []string{"no such parameter"}},
 		{"unauthorized", "", []string{"401"}},
 		{"busy", "", []string{"429"}},
@@ -71,7 +74,8 @@ func TestModelFaults(t *testing.T) {
 		s, err := h.g.Start(
 			h.r.ctx,
 			gateway.StartRequest{
-				Host: Kind, Model: "scripted", CWD: h.r.cwd, Label: tc.prompt, ProviderURL: tc.endpoint,
+				Host: Kind, Model: "scripted", CWD: h.r.cwd, Label: tc.prompt,
+				ProviderURL: tc.endpoint,
 				ProviderKey: tc.endpoint,
 			},
 		)
@@ -83,14 +87,16 @@ func TestModelFaults(t *testing.T) {
 			said, errs, end := turnOf(h.r.ctx, s, user(tc.prompt))
 			lines := timeline(s)
 			if len(errs) == 0 && errors.Is(end, gateway.ErrTurnEnded) {
-				t.Errorf("%s: the turn was whole: it said %q, want errors, or another end\n%s", tc.prompt, said, lines)
+				t.Errorf("%s: the turn was whole: it said %q, want errors, or another end\n%s",
+					tc.prompt, said, lines)
 			}
 			found := false
 			for _, part := range tc.timeline {
 				found = found || strings.Contains(lines, part)
 			}
 			if !found {
-				t.Errorf("%s: the timeline has none of %q, want one of them:\n%s", tc.prompt, tc.timeline, lines)
+				t.Errorf("%s: the timeline has none of %q, want one of them:\n%s", tc.prompt,
+					tc.timeline, lines)
 			}
 			if state := s.View().State; state != "idle" && state != "busy" {
 				t.Errorf(`%s: the session is %s, want "idle" or "busy"`, tc.prompt, state)

@@ -52,7 +52,8 @@ func checkEndpoints(t *testing.T, tests map[string]endpointTest) {
 				t.Errorf(`the model said %q; errors %q, want "here I am"`, s.lastSaid(), s.errors())
 			}
 			for i, r := range g.model.Requests() {
-				if r.Path != tt.path || r.Query.Get("api-version") != tt.query || r.Model != tt.model || !r.Stream {
+				if r.Path != tt.path || r.Query.Get("api-version") != tt.query ||
+					r.Model != tt.model || !r.Stream {
 					t.Errorf(
 						"request %d: %s?%s of model %q, want %s?%s of model %q, streamed",
 						i, r.Path, r.Query.Encode(), r.Model, tt.path, tt.query, tt.model,
@@ -82,20 +83,26 @@ func TestEndpoints(t *testing.T) {
 			scriptmodel.ModelID,
 		},
 		"openai responses": {
-			func(e *configs.Endpoint, _ string) { e.KeyEnv, e.Wire = "ENDPOINT_KEY", configs.WireResponses },
-			"/v1/responses", "", map[string]string{"Authorization": "Bearer " + endpointKey}, scriptmodel.ModelID,
+			func(e *configs.Endpoint, _ string) {
+				e.KeyEnv, e.Wire = "ENDPOINT_KEY", configs.WireResponses
+			},
+			"/v1/responses", "", map[string]string{"Authorization": "Bearer " + endpointKey},
+			scriptmodel.ModelID,
 		},
 		"bearer token": {
 			func(e *configs.Endpoint, _ string) { e.BearerTokenEnv = "ENDPOINT_TOKEN" },
-			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + endpointToken},
+			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " +
+				endpointToken},
 			scriptmodel.ModelID,
 		},
 		"headers": {
 			func(e *configs.Endpoint, _ string) {
-				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}", "X-Plain": "yes"}
+				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}",
+					"X-Plain": "yes"}
 			},
 			"/v1/chat/completions", "",
-			map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + endpointKey},
+			map[string]string{"X-Team": "team red", "X-Plain": "yes",
+				"Authorization": "Bearer " + endpointKey},
 			scriptmodel.ModelID,
 		},
 		"names of the model": {
@@ -114,26 +121,31 @@ func TestAzureEndpoints(t *testing.T) {
 				e.Kind, e.URL, e.APIVersion = configs.EndpointAzure, root, "2024-10-21"
 				e.KeyEnv, e.WireModel = "ENDPOINT_KEY", "deployed"
 			},
-			"/openai/deployments/deployed/chat/completions", "2024-10-21", map[string]string{"Api-Key": endpointKey},
+			"/openai/deployments/deployed/chat/completions", "2024-10-21",
+			map[string]string{"Api-Key": endpointKey},
 			"deployed",
 		},
 		"azure without version": {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.KeyEnv = configs.EndpointAzure, root, "ENDPOINT_KEY"
 			},
-			"/openai/v1/chat/completions", "", map[string]string{"Api-Key": endpointKey}, scriptmodel.ModelID,
+			"/openai/v1/chat/completions", "", map[string]string{"Api-Key": endpointKey},
+			scriptmodel.ModelID,
 		},
 		"azure responses": {
 			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.KeyEnv, e.Wire = configs.EndpointAzure, root, "ENDPOINT_KEY", configs.WireResponses
+				e.Kind, e.URL, e.KeyEnv, e.Wire = configs.EndpointAzure, root, "ENDPOINT_KEY",
+					configs.WireResponses
 			},
-			"/openai/v1/responses", "", map[string]string{"Api-Key": endpointKey}, scriptmodel.ModelID,
+			"/openai/v1/responses", "", map[string]string{"Api-Key": endpointKey},
+			scriptmodel.ModelID,
 		},
 		"azure with a token": {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAzure, root, "ENDPOINT_TOKEN"
 			},
-			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + endpointToken},
+			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " +
+				endpointToken},
 			scriptmodel.ModelID,
 		},
 	})
@@ -145,14 +157,16 @@ func TestAnthropicEndpoints(t *testing.T) {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.KeyEnv = configs.EndpointAnthropic, root, "ENDPOINT_KEY"
 			},
-			"/v1/messages", "", map[string]string{"X-Api-Key": endpointKey, "Anthropic-Version": "2023-06-01"},
+			"/v1/messages", "", map[string]string{"X-Api-Key": endpointKey,
+				"Anthropic-Version": "2023-06-01"},
 			scriptmodel.ModelID,
 		},
 		"anthropic with a token": {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAnthropic, root, "ENDPOINT_TOKEN"
 			},
-			"/v1/messages", "", map[string]string{"Authorization": "Bearer " + endpointToken}, scriptmodel.ModelID,
+			"/v1/messages", "", map[string]string{"Authorization": "Bearer " + endpointToken},
+			scriptmodel.ModelID,
 		},
 	})
 }

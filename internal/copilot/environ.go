@@ -17,7 +17,8 @@ var (
 		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 		"DBUS_SESSION_BUS_ADDRESS", // the keyring that holds the sign-in
-		"SYSTEMROOT", "SYSTEMDRIVE", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "COMSPEC", "PATHEXT", "TEMP", "TMP",
+		"SYSTEMROOT", "SYSTEMDRIVE", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "COMSPEC", "PATHEXT",
+		"TEMP", "TMP",
 	}
 	inheritedPrefixes = []string{"LC_", "XDG_", "COPILOT_", "GH_", "GITHUB_"}
 	// With a connection token, the runtime would refuse the gateway, which does not send one.
@@ -50,11 +51,13 @@ func withoutForbidden(extra []string) (env []string) {
 	return env
 }
 
-// The runtime is one process for many sessions, so a session's own token can't be in its environment. The shell of
-// each session reads the token from a file before each command. The file is empty until the gateway knows the
-// session, and lies outside the directory that the session may read without a question.
+// The runtime is one process for many sessions, so a session's own token can't be in its
+// environment. The shell of each session reads the token from a file before each command. The file
+// is empty until the gateway knows the session, and lies outside the directory that the session may
+// read without a question.
 
-// shellFile is the file from which the shell of a session with this output directory reads its environment.
+// shellFile is the file from which the shell of a session with this output directory reads its
+// environment.
 func shellFile(outputDir string) string { return outputDir + ".sh" }
 
 // shellOptions make the shell read a file. They are nil if file is "".
@@ -84,7 +87,8 @@ func (s *session) writeShellEnv() {
 	}
 	script := shellScript(withoutForbidden(s.r.o.SessionEnv(s.id)))
 	if err := os.WriteFile(s.shellFile, []byte(script), 0o600); err != nil {
-		s.log.Warn("the session's shell has no token: programs in it can't join the session", "error", err)
+		s.log.Warn("the session's shell has no token: programs in it can't join the session",
+			"error", err)
 	}
 }
 

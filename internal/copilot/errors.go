@@ -15,7 +15,8 @@ func internalError(err error) error {
 	return &protocol.Error{Code: protocol.CodeInternal, Message: err.Error()}
 }
 
-// invalidRequest is the error INVALID_JSON for a field of a request. The message begins with the field's name.
+// invalidRequest is the error INVALID_JSON for a field of a request. The message begins with the
+// field's name.
 func invalidRequest(format string, args ...any) error {
 	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf(format, args...)}
 }
@@ -25,8 +26,10 @@ func invalidState(format string, args ...any) error {
 	return &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf(format, args...)}
 }
 
-// unsetVariable is the error for a key of [copilot] that names an environment variable which is not set.
+// unsetVariable is the error for a key of [copilot] that names an environment variable which is not
+// set.
 func unsetVariable(key, variable string) error {
-	return invalidState("%s in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set",
+	return invalidState(
+		"%s in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set",
 		key, variable)
 }

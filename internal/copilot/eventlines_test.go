@@ -35,36 +35,51 @@ func TestEventLines(t *testing.T) {
 			&rpc.AssistantTurnRetryData{TurnID: "1", Reason: new("empty answer")},
 			"info: asking the model again: empty answer",
 		},
-		{&rpc.SessionCompactionStartData{CurrentTokens: new(int64(900)), TokenLimit: new(int64(1000)), Trigger: new(rpc.CompactionTriggerThreshold)}, "info: compacting the conversation: 900 of 1000 tokens are used (threshold)"},
+		{&rpc.SessionCompactionStartData{CurrentTokens: new(int64(900)),
+			TokenLimit: new(int64(1000)), Trigger: new(rpc.CompactionTriggerThreshold)},
+			"info: compacting the conversation: 900 of 1000 tokens are used (threshold)"},
 		{&rpc.SessionCompactionStartData{}, "info: compacting the conversation"},
-		{&rpc.SessionCompactionCompleteData{Success: true, MessagesRemoved: new(int64(7)), PreCompactionTokens: new(int64(900)), PostCompactionTokens: new(int64(90))}, "info: the conversation was compacted: 7 messages became a summary, 900 tokens became 90"},
+		{&rpc.SessionCompactionCompleteData{Success: true, MessagesRemoved: new(int64(7)),
+			PreCompactionTokens: new(int64(900)), PostCompactionTokens: new(int64(90))},
+			"info: the conversation was compacted: 7 messages became a summary, 900 tokens became 90"},
 		{
 			&rpc.SessionCompactionCompleteData{Error: new("no model")},
 			"warning: the conversation could not be compacted: no model",
 		},
-		{&rpc.SessionTruncationData{MessagesRemovedDuringTruncation: 3, TokensRemovedDuringTruncation: 300, TokenLimit: 1000}, "warning: the conversation was cut: 3 messages of 300 tokens left out to fit into 1000"},
-		{&rpc.SessionContextClearedData{MessagesCleared: 4}, "info: the conversation was cleared of 4 messages"},
-		{&rpc.SessionSnapshotRewindData{EventsRemoved: 5}, "info: the session was rewound by 5 events"},
+		{&rpc.SessionTruncationData{MessagesRemovedDuringTruncation: 3,
+			TokensRemovedDuringTruncation: 300, TokenLimit: 1000},
+			"warning: the conversation was cut: 3 messages of 300 tokens left out to fit into 1000"},
+		{&rpc.SessionContextClearedData{MessagesCleared: 4},
+			"info: the conversation was cleared of 4 messages"},
+		{&rpc.SessionSnapshotRewindData{EventsRemoved: 5},
+			"info: the session was rewound by 5 events"},
 		{
-			&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("a"), ReasoningEffort: new("high")},
+			&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("a"),
+				ReasoningEffort: new("high")},
 			"info: model b, was a, effort high",
 		},
 		{
-			&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("b"), Cause: new("rate limit")},
+			&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("b"),
+				Cause: new("rate limit")},
 			"info: model b: rate limit",
 		},
 		{
-			&rpc.SessionModeChangedData{NewMode: rpc.SessionModePlan, PreviousMode: rpc.SessionModeInteractive},
+			&rpc.SessionModeChangedData{NewMode: rpc.SessionModePlan,
+				PreviousMode: rpc.SessionModeInteractive},
 			"info: mode plan, was interactive",
 		},
-		{&rpc.SessionPlanChangedData{Operation: rpc.PlanChangedOperationCreate}, "info: the plan was created"},
-		{&rpc.SessionPlanChangedData{Operation: rpc.PlanChangedOperationUpdate}, "info: the plan was updated"},
+		{&rpc.SessionPlanChangedData{Operation: rpc.PlanChangedOperationCreate},
+			"info: the plan was created"},
+		{&rpc.SessionPlanChangedData{Operation: rpc.PlanChangedOperationUpdate},
+			"info: the plan was updated"},
 		{
-			&rpc.SessionWorkspaceFileChangedData{Path: "notes.md", Operation: rpc.WorkspaceFileChangedOperationCreate},
+			&rpc.SessionWorkspaceFileChangedData{Path: "notes.md",
+				Operation: rpc.WorkspaceFileChangedOperationCreate},
 			"info: workspace file notes.md was created",
 		},
 		{
-			&rpc.AutoModeSwitchRequestedData{ErrorCode: new("rate_limited"), RetryAfterSeconds: new(int64(30))},
+			&rpc.AutoModeSwitchRequestedData{ErrorCode: new("rate_limited"),
+				RetryAfterSeconds: new(int64(30))},
 			"warning: the model's rate limit is used up: rate_limited; it ends in 30 s",
 		},
 		{
@@ -75,11 +90,15 @@ func TestEventLines(t *testing.T) {
 			&rpc.SubagentStartedData{AgentName: "explore", AgentDescription: "looks around"},
 			"info: sub-agent explore began: looks around",
 		},
-		{&rpc.SubagentCompletedData{AgentName: "explore", TotalToolCalls: new(int64(2)), TotalTokens: new(int64(100)), DurationMs: new(int64(1500))}, "info: sub-agent explore is done: 2 tool calls, 100 tokens, 1.5s"},
-		{&rpc.SubagentFailedData{AgentName: "explore", Error: "lost"}, "warning: sub-agent explore failed: lost"},
+		{&rpc.SubagentCompletedData{AgentName: "explore", TotalToolCalls: new(int64(2)),
+			TotalTokens: new(int64(100)), DurationMs: new(int64(1500))},
+			"info: sub-agent explore is done: 2 tool calls, 100 tokens, 1.5s"},
+		{&rpc.SubagentFailedData{AgentName: "explore", Error: "lost"},
+			"warning: sub-agent explore failed: lost"},
 		{&rpc.SessionCustomAgentsUpdatedData{}, ""},
 		{
-			&rpc.SessionCustomAgentsUpdatedData{Errors: []string{"a.md: no name"}, Warnings: []string{"b.md: odd"}},
+			&rpc.SessionCustomAgentsUpdatedData{Errors: []string{"a.md: no name"},
+				Warnings: []string{"b.md: odd"}},
 			"warning: a.md: no name; b.md: odd",
 		},
 		{&rpc.SessionMCPServersLoadedData{Servers: []rpc.MCPServersLoadedServer{
@@ -89,7 +108,8 @@ func TestEventLines(t *testing.T) {
 			{Name: "a", Status: rpc.MCPServerStatusFailed, Error: new("exit 1")},
 			{Name: "b", Status: rpc.MCPServerStatusNeedsAuth},
 		}}, "warning: MCP server a failed: exit 1; MCP server b wants a sign-in"},
-		{&rpc.SessionMCPServerStatusChangedData{ServerName: "a", Status: rpc.MCPServerStatusPending}, ""},
+		{&rpc.SessionMCPServerStatusChangedData{ServerName: "a",
+			Status: rpc.MCPServerStatusPending}, ""},
 		{
 			&rpc.MCPOauthRequiredData{ServerName: "a", ServerURL: "https://a.example"},
 			"warning: MCP server a wants a sign-in at https://a.example",
@@ -97,11 +117,13 @@ func TestEventLines(t *testing.T) {
 		{&rpc.SkillInvokedData{Name: "review"}, "info: skill review"},
 		{&rpc.HookEndData{HookType: "preToolUse", Success: true}, ""},
 		{
-			&rpc.HookEndData{HookType: "preToolUse", Error: &rpc.HookEndError{Message: "timed out"}},
+			&rpc.HookEndData{HookType: "preToolUse",
+				Error: &rpc.HookEndError{Message: "timed out"}},
 			"warning: hook preToolUse failed: timed out",
 		},
 		{&rpc.SystemNotificationData{Content: "a task is done"}, "info: a task is done"},
-		{&rpc.SessionScheduleCreatedData{Prompt: "look again"}, "info: a prompt is scheduled: look again"},
+		{&rpc.SessionScheduleCreatedData{Prompt: "look again"},
+			"info: a prompt is scheduled: look again"},
 		{&rpc.RawSessionEventData{EventType: "a.new.kind", Raw: []byte("{}")}, ""},
 	} {
 		n := &noted{}
@@ -126,12 +148,13 @@ func TestCompactionIsCounted(t *testing.T) {
 			CompactionTokensUsed: &rpc.CompactionCompleteCompactionTokensUsed{
 				Model: new(
 					"gpt-5-mini",
-				), InputTokens: new(int64(900)), OutputTokens: new(int64(90)), Duration: new(int64(1500)),
+				), InputTokens: new(int64(900)), OutputTokens: new(int64(90)),
+				Duration: new(int64(1500)),
 			},
 		},
 	})
-	if len(n.used) != 1 || n.used[0].Model != "gpt-5-mini" || n.used[0].Input != 900 || n.used[0].Prompt != "m1" ||
-		n.used[0].Duration.Milliseconds() != 1500 {
+	if len(n.used) != 1 || n.used[0].Model != "gpt-5-mini" || n.used[0].Input != 900 ||
+		n.used[0].Prompt != "m1" || n.used[0].Duration.Milliseconds() != 1500 {
 		t.Errorf(
 			`was counted as %+v, want one of model "gpt-5-mini" with 900 tokens of input, prompt "m1" and 1500 ms`,
 			n.used,
@@ -155,7 +178,8 @@ func (e *ended) TurnEnded(prompts []string, c string) { e.cuts = append(e.cuts, 
 func TestLateEndOfAnInterruptedTurn(t *testing.T) {
 	e := &ended{}
 	s := &session{calls: e, ctx: t.Context()}
-	tracker := &tracker{s: s, idleEarly: true, isBusy: true} // sync took it for idle before the runtime said so
+	// sync took it for idle before the runtime said so
+	tracker := &tracker{s: s, idleEarly: true, isBusy: true}
 	tracker.turn.prompts, tracker.turn.limit = []string{"2"}, time.NewTimer(time.Hour)
 	tracker.event(sdk.SessionEvent{Data: &rpc.AbortData{}})
 	tracker.event(sdk.SessionEvent{Data: &rpc.SessionIdleData{Aborted: new(true)}})
@@ -168,8 +192,8 @@ func TestLateEndOfAnInterruptedTurn(t *testing.T) {
 	}
 }
 
-// A runtime that can't save does not report the session idle, so that sync ends an interrupted turn. It is one that was
-// interrupted also if the event of the abort comes later.
+// A runtime that can't save does not report the session idle, so that sync ends an interrupted
+// turn. It is one that was interrupted also if the event of the abort comes later.
 func TestSyncEndsAnInterruptedTurn(t *testing.T) {
 	for name, test := range map[string]struct {
 		wasStopped, aborted bool

@@ -17,7 +17,8 @@ import (
 
 // The pump of a session, which turns the runtime's events into calls to the gateway.
 
-// syncType marks a line that comes back as an event. When it is back, the pump has seen all events before it.
+// syncType marks a line that comes back as an event. When it is back, the pump has seen all events
+// before it.
 const syncType = logType + "-sync"
 
 // item is one entry of the pump's queue: an event of the runtime, or a change of the session.
@@ -30,8 +31,8 @@ type item struct {
 // pushChange has the pump do something in order with the runtime's events.
 func (s *session) pushChange(do func(*tracker)) { s.items.push(item{do: do}) }
 
-// pump turns the runtime's events into calls to the gateway. It is the only goroutine that does, so their order is
-// kept.
+// pump turns the runtime's events into calls to the gateway. It is the only goroutine that does, so
+// their order is kept.
 func (s *session) pump() {
 	t := tracker{s: s, background: background{}}
 	defer func() { t.turn.stopTimer() }()
@@ -65,12 +66,13 @@ type tracker struct {
 	turn           turn
 	wasInterrupted bool // since the last prompt began
 	agent          string
-	prompt         string               // message id of the prompt that began last
-	openParts      []*openPart          // messages, reasonings and tool executions under way, oldest first
-	pendingSyncs   map[string]syncPoint // requested by sync, by number
-	syncCount      int
-	agentDone      bool // the agent is done, but the runtime has not reported the session idle
-	idleEarly      bool // we reported the session idle before the runtime did
+	prompt         string // message id of the prompt that began last
+	// messages, reasonings and tool executions under way, oldest first
+	openParts    []*openPart
+	pendingSyncs map[string]syncPoint // requested by sync, by number
+	syncCount    int
+	agentDone    bool // the agent is done, but the runtime has not reported the session idle
+	idleEarly    bool // we reported the session idle before the runtime did
 
 	questions  questionMatcher
 	background background
@@ -125,7 +127,8 @@ func (t *tracker) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
 	if e.AgentID != nil { // an agent's prompt to its sub-agent
 		return
 	}
-	// Only a prompt that we sent renews the budget. The runtime adds messages with the user's role by itself.
+	// Only a prompt that we sent renews the budget. The runtime adds messages with the user's role
+	// by itself.
 	source := promptSource(d.Source)
 	if p := t.s.removeBegun(deref(d.MessageID), d.Content); p != nil {
 		source = cmp.Or(p.source, source)
@@ -157,7 +160,9 @@ func (t *tracker) endAgent() {
 
 // part returns the open part with an id, or nil.
 func (t *tracker) part(callback, id string) *openPart {
-	i := slices.IndexFunc(t.openParts, func(o *openPart) bool { return o.callback == callback && o.id == id })
+	i := slices.IndexFunc(t.openParts, func(o *openPart) bool {
+		return o.callback == callback && o.id == id
+	})
 	if i < 0 {
 		return nil
 	}
@@ -212,7 +217,8 @@ func (t *tracker) message(d *rpc.AssistantMessageData) {
 	switch {
 	case t.part(gateway.OnEndMessage, d.MessageID) != nil || d.Content != "":
 		t.complete(
-			gateway.Event{Callback: gateway.OnEndMessage, ID: d.MessageID, Content: d.Content, Requests: requests},
+			gateway.Event{Callback: gateway.OnEndMessage, ID: d.MessageID, Content: d.Content,
+				Requests: requests},
 		)
 	case len(requests) > 0: // without a text there are no callbacks
 		t.emit(gateway.Event{
@@ -246,8 +252,8 @@ func (t *tracker) toolStart(d *rpc.ToolExecutionStartData) {
 	tool, args := t.s.called(d.ToolName, rawJSON(d.Arguments))
 	o.tool, o.provider, o.args = tool, t.s.owner(tool), string(args)
 	t.emit(gateway.Event{
-		Callback: gateway.OnStartToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID),
-		Tool: tool, Args: o.args, Provider: o.provider,
+		Callback: gateway.OnStartToolExecution, ID: d.ToolCallID,
+		ParentID: deref(d.ParentToolCallID), Tool: tool, Args: o.args, Provider: o.provider,
 	})
 }
 
@@ -266,10 +272,12 @@ func (t *tracker) toolDelta(id, text string) {
 	if o == nil || text == "" {
 		return
 	}
-	t.emit(gateway.Event{Callback: gateway.OnToolExecution, ID: id, Delta: text, Tool: o.tool, Provider: o.provider})
+	t.emit(gateway.Event{Callback: gateway.OnToolExecution, ID: id, Delta: text, Tool: o.tool,
+		Provider: o.provider})
 }
 
-// toolOutput reports the new part of a tool's output. The runtime's terminal repeats the whole output each time.
+// toolOutput reports the new part of a tool's output. The runtime's terminal repeats the whole
+// output each time.
 func (t *tracker) toolOutput(id, text string) {
 	o := t.part(gateway.OnEndToolExecution, id)
 	if o == nil {
@@ -290,7 +298,8 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 	}
 	t.endPart(o)
 	e := gateway.Event{
-		Callback: gateway.OnEndToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID), Tool: o.tool,
+		Callback: gateway.OnEndToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID),
+		Tool:     o.tool,
 		Provider: o.provider,
 	}
 	if d.ShellExecution != nil {
@@ -300,7 +309,8 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 	case d.Error != nil:
 		e.Error = &adminapi.ToolError{Message: d.Error.Message, Code: deref(d.Error.Code)}
 	case d.Result != nil:
-		e.Result = &adminapi.ToolOutput{Content: d.Result.Content, DetailedContent: deref(d.Result.DetailedContent)}
+		e.Result = &adminapi.ToolOutput{Content: d.Result.Content,
+			DetailedContent: deref(d.Result.DetailedContent)}
 	case d.Success:
 		e.Result = &adminapi.ToolOutput{}
 	default:
@@ -310,11 +320,13 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 	t.followCommand(o, d)
 }
 
-// toolTimeType is an event that the runtime sends behind the end of a tool execution. The SDK does not know it.
+// toolTimeType is an event that the runtime sends behind the end of a tool execution. The SDK does
+// not know it.
 const toolTimeType rpc.SessionEventType = "model.tool_execution"
 
-// toolTime reports how long the runtime says that a tool execution took. Between its start and its end as they were
-// reported may be much more: calls that run beside each other begin and wait together.
+// toolTime reports how long the runtime says that a tool execution took. Between its start and its
+// end as they were reported may be much more: calls that run beside each other begin and wait
+// together.
 func (t *tracker) toolTime(data json.RawMessage) {
 	var d struct {
 		ToolCallID string  `json:"toolCallId"`
@@ -328,7 +340,8 @@ func (t *tracker) toolTime(data json.RawMessage) {
 	}
 }
 
-// endParts ends the parts that the runtime will not end any more. Followers get an end for each start.
+// endParts ends the parts that the runtime will not end any more. Followers get an end for each
+// start.
 func (t *tracker) endParts(why string) {
 	parts := t.openParts
 	t.openParts = nil
@@ -354,9 +367,11 @@ func (t *tracker) processDied(gen int, cause error, lostPrompts int, dropped []*
 	t.endAgent()
 	switch {
 	case t.isBusy:
-		t.emit(gateway.Event{SessionError: fmt.Sprintf("the turn is lost: %v; starting it again", cause)})
+		t.emit(gateway.Event{SessionError: fmt.Sprintf("the turn is lost: %v; starting it again",
+			cause)})
 	case lostPrompts > 0:
-		t.emit(gateway.Event{SessionError: fmt.Sprintf("the prompt is lost: %v; starting it again", cause)})
+		t.emit(gateway.Event{SessionError: fmt.Sprintf("the prompt is lost: %v; starting it again",
+			cause)})
 	}
 	t.questions.releaseAll()
 	t.endTurn(cause.Error())
@@ -369,7 +384,8 @@ func (t *tracker) processReplaced() {
 	t.s.saveError.Store(nil) // the new process reports a failure again
 	t.s.note(
 		adminapi.LogWarning,
-		"the Copilot runtime died and was started again; the session goes on from what it had saved",
+		"the Copilot runtime died and was started again; the session goes on from what it "+
+			"had saved",
 	)
 	// Idle whether or not a turn ran: the gateway may count on a prompt that
 	// was lost on its way. Not while one waits that was sent since.

@@ -42,7 +42,8 @@ func TestRawEventsAreKeptWithoutSecrets(t *testing.T) {
 	})
 	types := s.rawTypes()
 	for _, typ := range []string{
-		"session.start", "user.message", "assistant.usage", "tool.execution_complete", "model.call_start",
+		"session.start", "user.message", "assistant.usage", "tool.execution_complete",
+		"model.call_start",
 	} {
 		e, ok := types[typ]
 		if !ok || e.TS.IsZero() || !json.Valid(e.Data) {
@@ -50,14 +51,17 @@ func TestRawEventsAreKeptWithoutSecrets(t *testing.T) {
 		}
 	}
 	// The SDK does not know this one.
-	if e := types["model.turn_started"]; !strings.Contains(string(e.Data), `"kind":"turn_started"`) {
-		t.Errorf(`an event of an unknown type was kept as %s, want "kind":"turn_started" in it`, e.Data)
+	if e := types["model.turn_started"]; !strings.Contains(string(e.Data),
+		`"kind":"turn_started"`) {
+		t.Errorf(`an event of an unknown type was kept as %s, want "kind":"turn_started" in it`,
+			e.Data)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.runtime {
 		if strings.Contains(string(e.Data), "scripted-model-key") {
-			t.Errorf(`%s holds the endpoint's key: %s, want no "scripted-model-key" in it`, e.Type, e.Data)
+			t.Errorf(`%s holds the endpoint's key: %s, want no "scripted-model-key" in it`, e.Type,
+				e.Data)
 		}
 	}
 }
@@ -74,7 +78,8 @@ func TestUsageIsCountedByPrompt(t *testing.T) {
 		t.Fatalf("3 calls of the model were counted as %+v, want 3 of them", s.used)
 	}
 	for i, c := range s.used {
-		if c.Model != scriptmodel.ModelID || c.Input != 100 || c.Output != 10 || c.Failed || c.Prompt == "" {
+		if c.Model != scriptmodel.ModelID || c.Input != 100 || c.Output != 10 || c.Failed ||
+			c.Prompt == "" {
 			t.Errorf(
 				"call %d was counted as %+v, want %s, 100 in, 10 out, a prompt and no failure",
 				i, c, scriptmodel.ModelID,
@@ -85,11 +90,14 @@ func TestUsageIsCountedByPrompt(t *testing.T) {
 		t.Errorf("the calls are of %+v, want two of the first prompt and one of the second", s.used)
 	}
 	w := s.window
-	if w.Limit == 0 || w.System == 0 || w.Tools == 0 || w.Messages == 0 || w.Tokens != w.System+w.Tools+w.Messages {
-		t.Errorf("the context was counted as %+v, want all above 0, and the tokens to be those of the parts", w)
+	if w.Limit == 0 || w.System == 0 || w.Tools == 0 || w.Messages == 0 ||
+		w.Tokens != w.System+w.Tools+w.Messages {
+		t.Errorf(
+			"the context was counted as %+v, want all above 0, and the tokens to be those of the parts", w)
 	}
 	if s.windowPrompt != s.used[2].Prompt {
-		t.Errorf("the context was counted for prompt %q, want the last one, %q", s.windowPrompt, s.used[2].Prompt)
+		t.Errorf("the context was counted for prompt %q, want the last one, %q", s.windowPrompt,
+			s.used[2].Prompt)
 	}
 }
 
@@ -98,13 +106,15 @@ func TestFailedCallsAreTold(t *testing.T) {
 	g := newRigWith(t, func(r *scriptmodel.Request) scriptmodel.Reply {
 		if !failed {
 			failed = true
-			return scriptmodel.Reply{Status: http.StatusInternalServerError, Text: "the model is on fire"}
+			return scriptmodel.Reply{Status: http.StatusInternalServerError,
+				Text: "the model is on fire"}
 		}
 		return scriptmodel.Calls(r)
 	})
 	s := g.start()
 	s.turn("hello")
-	if notes := s.allNotes(); !strings.Contains(notes, "warning: a call of model scripted failed with status 500") {
+	if notes := s.allNotes(); !strings.Contains(notes,
+		"warning: a call of model scripted failed with status 500") {
 		t.Errorf("the timeline: %s, want a warning that says what failed", notes)
 	}
 	s.mu.Lock()

@@ -39,7 +39,8 @@ func (t *tracker) event(e sdk.SessionEvent) {
 	case *rpc.AssistantReasoningDeltaData:
 		t.delta(gateway.OnEndReasoning, d.ReasoningID, d.DeltaContent)
 	case *rpc.AssistantReasoningData:
-		t.complete(gateway.Event{Callback: gateway.OnEndReasoning, ID: d.ReasoningID, Content: d.Content})
+		t.complete(gateway.Event{Callback: gateway.OnEndReasoning, ID: d.ReasoningID,
+			Content: d.Content})
 	case *rpc.AssistantMessageDeltaData:
 		t.delta(gateway.OnEndMessage, d.MessageID, d.DeltaContent)
 	case *rpc.AssistantMessageData:
@@ -150,15 +151,18 @@ func timelineLine(data rpc.SessionEventData) (level adminapi.LogLevel, text stri
 		}
 		return warning("the model's rate limit is used up%s%s", because(deref(d.ErrorCode)), ends)
 	case *rpc.SessionLimitsExhaustedRequestedData:
-		return warning("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits, d.MaxAiCredits)
+		return warning("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits,
+			d.MaxAiCredits)
 	case *rpc.SessionManagedSettingsEnforcedData:
 		return warning("an administrator's policy applies: %s", d.Message)
 	case *rpc.SessionAutoTierSwitchFailedData:
 		return warning("the kind of model stays as it is%s", because(string(d.Reason)))
 	case *rpc.SessionFusionRouteFailedData:
-		return warning("model %s is used instead of %s%s", d.FallbackModel, d.SyntheticModel, because(d.Reason))
+		return warning("model %s is used instead of %s%s", d.FallbackModel, d.SyntheticModel,
+			because(d.Reason))
 	case *rpc.AssistantFusionPhaseFailedData:
-		return warning("model %s failed as %s%s", d.Model, d.Role, because(cmp.Or(deref(d.ErrorMessage), d.Reason)))
+		return warning("model %s failed as %s%s", d.Model, d.Role,
+			because(cmp.Or(deref(d.ErrorMessage), d.Reason)))
 
 	// The model's context.
 	case *rpc.SessionCompactionStartData:
@@ -182,7 +186,8 @@ func timelineLine(data rpc.SessionEventData) (level adminapi.LogLevel, text stri
 			visible.Count(d.MessagesRemovedDuringTruncation, "message"),
 			visible.Count(d.TokensRemovedDuringTruncation, "token"), d.TokenLimit)
 	case *rpc.SessionContextClearedData:
-		return info("the conversation was cleared of %s", visible.Count(d.MessagesCleared, "message"))
+		return info("the conversation was cleared of %s",
+			visible.Count(d.MessagesCleared, "message"))
 	case *rpc.SessionSnapshotRewindData:
 		return info("the session was rewound by %s", visible.Count(d.EventsRemoved, "event"))
 
@@ -207,7 +212,8 @@ func timelineLine(data rpc.SessionEventData) (level adminapi.LogLevel, text stri
 	case *rpc.SessionWorkspaceFileChangedData:
 		return info("workspace file %s was %s", d.Path, pastTense(string(d.Operation)))
 	case *rpc.SessionHandoffData:
-		return info("the session was handed over: %s", cmp.Or(deref(d.Summary), string(d.SourceType)))
+		return info("the session was handed over: %s",
+			cmp.Or(deref(d.Summary), string(d.SourceType)))
 	case *rpc.SessionScheduleCreatedData:
 		return info("a prompt is scheduled: %s", cmp.Or(deref(d.DisplayPrompt), d.Prompt))
 	case *rpc.SessionScheduleCancelledData:
@@ -219,10 +225,13 @@ func timelineLine(data rpc.SessionEventData) (level adminapi.LogLevel, text stri
 
 	// Agents and servers beside it.
 	case *rpc.SubagentStartedData:
-		return info("sub-agent %s began: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.AgentDescription)
+		return info("sub-agent %s began: %s", cmp.Or(d.AgentDisplayName, d.AgentName),
+			d.AgentDescription)
 	case *rpc.SubagentCompletedData:
-		return info("sub-agent %s is done: %d tool calls, %d tokens, %s", cmp.Or(d.AgentDisplayName, d.AgentName),
-			deref(d.TotalToolCalls), deref(d.TotalTokens), time.Duration(deref(d.DurationMs))*time.Millisecond)
+		return info("sub-agent %s is done: %d tool calls, %d tokens, %s",
+			cmp.Or(d.AgentDisplayName, d.AgentName),
+			deref(d.TotalToolCalls), deref(d.TotalTokens),
+			time.Duration(deref(d.DurationMs))*time.Millisecond)
 	case *rpc.SubagentFailedData:
 		return warning("sub-agent %s failed: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.Error)
 	case *rpc.SubagentSelectedData:

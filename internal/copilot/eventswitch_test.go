@@ -20,7 +20,8 @@ import (
 // are in no list that a program could ask for.
 func sdkEventTypes(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/github/copilot-sdk/go").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/github/copilot-sdk/go").Output()
 	if err != nil {
 		t.Fatalf("finding the SDK's source: %v", err)
 	}
@@ -52,7 +53,8 @@ func sdkEventTypes(t *testing.T) []string {
 func TestEventsAreDocumented(t *testing.T) {
 	types := append(sdkEventTypes(t), string(toolTimeType))
 	if len(types) < 100 {
-		t.Fatalf("found %d types of events in the SDK, want at least 100: its source reads otherwise now", len(types))
+		t.Fatalf(
+			"found %d types of events in the SDK, want at least 100: its source reads otherwise now", len(types))
 	}
 	file := filepath.Join("..", "..", "docs", "copilot.md")
 	doc, err := os.ReadFile(file)
@@ -86,19 +88,25 @@ func TestTimelineLines(t *testing.T) {
 		{&rpc.SessionWorkspaceFileChangedData{Path: "plan.md", Operation: "update"}, info,
 			"workspace file plan.md was updated"},
 		{&rpc.SessionPlanChangedData{Operation: "create"}, info, "the plan was created"},
-		{&rpc.SessionSnapshotRewindData{EventsRemoved: 3}, info, "the session was rewound by 3 events"},
-		{&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("a"), ReasoningEffort: new("low"),
-			Cause: new("the user")}, info, "model b, was a, effort low: the user"},
-		{&rpc.SessionCompactionStartData{CurrentTokens: new(int64(90)), TokenLimit: new(int64(100))}, info,
+		{&rpc.SessionSnapshotRewindData{EventsRemoved: 3}, info,
+			"the session was rewound by 3 events"},
+		{&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("a"),
+			ReasoningEffort: new("low"), Cause: new("the user")}, info,
+			"model b, was a, effort low: the user"},
+		{&rpc.SessionCompactionStartData{CurrentTokens: new(int64(90)),
+			TokenLimit: new(int64(100))}, info,
 			"compacting the conversation: 90 of 100 tokens are used"},
 		{&rpc.SessionCompactionCompleteData{Success: true, MessagesRemoved: new(int64(1)),
 			PreCompactionTokens: new(int64(90)), PostCompactionTokens: new(int64(10))}, info,
 			"the conversation was compacted: 1 message became a summary, 90 tokens became 10"},
 		{&rpc.SessionCompactionCompleteData{Error: new("no")}, warning,
 			"the conversation could not be compacted: no"},
-		{&rpc.SubagentCompletedData{AgentName: "explore", TotalToolCalls: new(int64(2)), TotalTokens: new(int64(30)),
-			DurationMs: new(int64(1500))}, info, "sub-agent explore is done: 2 tool calls, 30 tokens, 1.5s"},
-		{&rpc.AutoModeSwitchRequestedData{ErrorCode: new("429"), RetryAfterSeconds: new(int64(9))}, warning,
+		{&rpc.SubagentCompletedData{AgentName: "explore", TotalToolCalls: new(int64(2)),
+			TotalTokens: new(int64(30)),
+			DurationMs:  new(int64(1500))}, info,
+			"sub-agent explore is done: 2 tool calls, 30 tokens, 1.5s"},
+		{&rpc.AutoModeSwitchRequestedData{ErrorCode: new("429"), RetryAfterSeconds: new(int64(9))},
+			warning,
 			"the model's rate limit is used up: 429; it ends in 9 s"},
 		{&rpc.HookEndData{HookType: "stop", Success: true}, "", ""},
 		{&rpc.SessionIdleData{}, "", ""},

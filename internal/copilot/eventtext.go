@@ -44,8 +44,8 @@ func failureText(d *rpc.ModelCallFailureData) string {
 	return text + because(firstLine(deref(d.ErrorMessage)))
 }
 
-// firstLine returns the first line of an error's message. The runtime passes an endpoint's error as the JSON that it
-// got, and its own errors as JSON strings.
+// firstLine returns the first line of an error's message. The runtime passes an endpoint's error as
+// the JSON that it got, and its own errors as JSON strings.
 func firstLine(message string) string {
 	var object struct {
 		Message string `json:"message"`

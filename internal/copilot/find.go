@@ -21,7 +21,8 @@ const (
 	SourcePath    = "PATH"             // a full Copilot CLI
 )
 
-// Found is a Copilot CLI runtime on this machine: the absolute path of its program and the place that named it.
+// Found is a Copilot CLI runtime on this machine: the absolute path of its program and the place
+// that named it.
 type Found struct {
 	Path   string
 	Source string
@@ -64,7 +65,8 @@ func (f finder) find(cli string) (Found, error) {
 		}
 	}
 	return Found{}, errors.New("no Copilot CLI runtime found: run `make runtime`, " +
-		"or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml")
+		"or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] " +
+		"of tapgw.toml")
 }
 
 // Installed returns the path of the runtime that make runtime installed below a directory, or "" if

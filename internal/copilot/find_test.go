@@ -25,16 +25,19 @@ func TestFind(t *testing.T) {
 		}
 		return full
 	}
-	configured, named, full := program("a", "copilot-runtime"), program("b", "copilot-runtime"), program(
-		"path", "copilot",
-	)
+	configured, named, full := program("a", "copilot-runtime"), program("b", "copilot-runtime"),
+		program(
+			"path", "copilot",
+		)
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	system := runtime.GOOS + "-" + arch
 	installed := program(
-		"project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds", system, "copilot-runtime",
+		"project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds",
+		system, "copilot-runtime",
 	)
 	program(
-		"project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds", system,
+		"project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds",
+		system,
 		"copilot-runtime.txt",
 	)
 	exe := program("project", "bin", "tapgw")
@@ -49,7 +52,8 @@ func TestFind(t *testing.T) {
 		want          Found
 		err           string
 	}{
-		"config":         {cli: configured, env: named, exe: exe, path: true, want: Found{configured, SourceConfig}},
+		"config": {cli: configured, env: named, exe: exe, path: true,
+			want: Found{configured, SourceConfig}},
 		"env":            {env: named, exe: exe, path: true, want: Found{named, SourceEnv}},
 		"project":        {exe: exe, path: true, want: Found{installed, SourceProject}},
 		"path":           {exe: full, path: true, want: Found{full, SourcePath}},
@@ -63,8 +67,9 @@ func TestFind(t *testing.T) {
 		},
 		"config directory":  {cli: dir, err: "is a directory"},
 		"config no program": {cli: plain, err: "may not be run"},
-		"env missing":       {env: filepath.Join(dir, "none"), exe: exe, path: true, err: "COPILOT_CLI_PATH: "},
-		"name unknown":      {cli: "copilot", err: "not found on PATH"},
+		"env missing": {env: filepath.Join(dir, "none"), exe: exe, path: true,
+			err: "COPILOT_CLI_PATH: "},
+		"name unknown": {cli: "copilot", err: "not found on PATH"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,12 +96,14 @@ func TestFind(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	got := environment([]string{
-		"PATH=/bin", "HOME=/h", "COPILOT_HOME=/c", "GH_TOKEN=t", "https_proxy=p", "LC_ALL=C", "XDG_CONFIG_HOME=/x",
-		"COPILOT_CONNECTION_TOKEN=x", "TAP_ADMIN_TOKEN=adm-1", "TAP_PROVIDER_TOKEN=ptk-instance", "TAP_MODEL_KEY=k",
-		"AWS_SECRET_ACCESS_KEY=s", "broken",
+		"PATH=/bin", "HOME=/h", "COPILOT_HOME=/c", "GH_TOKEN=t", "https_proxy=p", "LC_ALL=C",
+		"XDG_CONFIG_HOME=/x",
+		"COPILOT_CONNECTION_TOKEN=x", "TAP_ADMIN_TOKEN=adm-1", "TAP_PROVIDER_TOKEN=ptk-instance",
+		"TAP_MODEL_KEY=k", "AWS_SECRET_ACCESS_KEY=s", "broken",
 	}, []string{"TAP_GATEWAY_URL=ws://x", "TAP_PROVIDER_TOKEN=ptk-spawn", "TAP_ADMIN_TOKEN=adm-2"})
 	want := []string{
-		"PATH=/bin", "HOME=/h", "COPILOT_HOME=/c", "GH_TOKEN=t", "https_proxy=p", "LC_ALL=C", "XDG_CONFIG_HOME=/x",
+		"PATH=/bin", "HOME=/h", "COPILOT_HOME=/c", "GH_TOKEN=t", "https_proxy=p", "LC_ALL=C",
+		"XDG_CONFIG_HOME=/x",
 		"TAP_GATEWAY_URL=ws://x", "TAP_PROVIDER_TOKEN=ptk-spawn",
 	}
 	if !slices.Equal(got, want) {
@@ -112,10 +119,12 @@ func TestExecRuntimeIsForTheLauncherOnly(t *testing.T) {
 	}
 }
 
-// TestNoRuntime: requests that need a runtime fail with INVALID_STATE where none is found, and say what was looked for.
+// TestNoRuntime: requests that need a runtime fail with INVALID_STATE where none is found, and say
+// what was looked for.
 func TestNoRuntime(t *testing.T) {
 	cli := filepath.Join(t.TempDir(), "none")
-	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: New(Options{CLI: cli})}})
+	g := gateway.New(
+		gateway.Options{Starters: map[string]gateway.Starter{Kind: New(Options{CLI: cli})}})
 	_, listed := g.Persisted(t.Context(), gateway.PersistedFilter{})
 	_, resumed := g.Resume(t.Context(), "s-1", gateway.ResumeRequest{})
 	for name, tt := range map[string]struct {
@@ -129,7 +138,8 @@ func TestNoRuntime(t *testing.T) {
 		e, ok := errors.AsType[*protocol.Error](tt.err)
 		if !ok || e.Code != protocol.CodeInvalidState || !strings.Contains(tt.err.Error(), cli) ||
 			!strings.Contains(tt.err.Error(), tt.part) {
-			t.Errorf("%s: %v, want %s with %q and %q", name, tt.err, protocol.CodeInvalidState, cli, tt.part)
+			t.Errorf("%s: %v, want %s with %q and %q", name, tt.err, protocol.CodeInvalidState, cli,
+				tt.part)
 		}
 	}
 }

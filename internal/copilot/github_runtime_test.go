@@ -57,39 +57,41 @@ func startCloud(t *testing.T, model *scriptmodel.Server) *cloud {
 	t.Helper()
 	c := &cloud{}
 	users := map[string]string{tokenOfAda: "ada", tokenOfBob: "bob"}
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		login, known := users[token]
-		c.mu.Lock()
-		c.hosts = append(c.hosts, r.Host)
-		c.mu.Unlock()
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case !known:
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = io.WriteString(w, `{"message":"Bad credentials"}`)
-		case strings.HasSuffix(r.URL.Path, "/copilot_internal/user"):
-			_, _ = fmt.Fprintf(
-				w,
-				`{"login":%q,"access_type_sku":"free_limited_copilot","analytics_tracking_id":"x","chat_enabled":true,"copilot_plan":"individual","endpoints":{"api":"https://%s/capi","telemetry":"https://%[2]s/telemetry","proxy":"https://%[2]s/proxy"}}`,
-				login,
-				r.Host,
-			)
-		case strings.HasSuffix(r.URL.Path, "/user"):
-			_, _ = fmt.Fprintf(w, `{"login":%q,"id":1}`, login)
-		case strings.HasSuffix(r.URL.Path, "/models"):
-			_, _ = io.WriteString(w, cloudModels)
-		case strings.HasSuffix(r.URL.Path, "/chat/completions"):
+	srv := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			login, known := users[token]
 			c.mu.Lock()
-			c.tokens = append(c.tokens, token)
+			c.hosts = append(c.hosts, r.Host)
 			c.mu.Unlock()
-			model.ServeCompletions(w, r)
-		default:
-			_, _ = io.WriteString(w, `{}`)
-		}
-	}))
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case !known:
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = io.WriteString(w, `{"message":"Bad credentials"}`)
+			case strings.HasSuffix(r.URL.Path, "/copilot_internal/user"):
+				_, _ = fmt.Fprintf(
+					w,
+					`{"login":%q,"access_type_sku":"free_limited_copilot","analytics_tracking_id":"x","chat_enabled":true,"copilot_plan":"individual","endpoints":{"api":"https://%s/capi","telemetry":"https://%[2]s/telemetry","proxy":"https://%[2]s/proxy"}}`,
+					login,
+					r.Host,
+				)
+			case strings.HasSuffix(r.URL.Path, "/user"):
+				_, _ = fmt.Fprintf(w, `{"login":%q,"id":1}`, login)
+			case strings.HasSuffix(r.URL.Path, "/models"):
+				_, _ = io.WriteString(w, cloudModels)
+			case strings.HasSuffix(r.URL.Path, "/chat/completions"):
+				c.mu.Lock()
+				c.tokens = append(c.tokens, token)
+				c.mu.Unlock()
+				model.ServeCompletions(w, r)
+			default:
+				_, _ = io.WriteString(w, `{}`)
+			}
+		}))
 	srv.TLS = certificates(t)
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // the runtime opens connections that it does not use
+	// the runtime opens connections that it does not use
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	c.host = strings.TrimPrefix(srv.URL, "https://")
@@ -126,9 +128,11 @@ func certificates(t *testing.T) *tls.Config {
 		template := &x509.Certificate{
 			SerialNumber: big.NewInt(int64(len(name))), Subject: pkix.Name{CommonName: name},
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			IsCA: parent == nil, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			DNSNames: []string{"api.github.com", "octo.ghe.com", "api.octo.ghe.com"},
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			IsCA: parent == nil, BasicConstraintsValid: true,
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			DNSNames:    []string{"api.github.com", "octo.ghe.com", "api.octo.ghe.com"},
+			KeyUsage:    x509.KeyUsageDigitalSignature,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}
 		if parent == nil {
 			template.KeyUsage |= x509.KeyUsageCertSign
@@ -147,12 +151,14 @@ func certificates(t *testing.T) *tls.Config {
 	authority, signer := issue("an authority", nil, nil)
 	leaf, key := issue("a server", authority, signer)
 	file := writeFile(
-		t, t.TempDir()+"/ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})),
+		t, t.TempDir()+"/ca.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})),
 	)
 	for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"} {
 		t.Setenv(name, file)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}}}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw},
+		PrivateKey: key}}}
 }
 
 // signedIn makes sessions on GitHub's models, in a cloud of the test's own.
@@ -195,12 +201,14 @@ func TestGitHubModels(t *testing.T) {
 		t.Fatalf("%+v, %v, want no error and 3 of them", models, err)
 	}
 	plain, thinker := models[1], models[2]
-	if plain.ID != "plain" || plain.Name != "Plain One" || plain.Multiplier != 0.33 || !plain.Vision ||
-		len(plain.Efforts) != 0 ||
+	if plain.ID != "plain" || plain.Name != "Plain One" || plain.Multiplier != 0.33 ||
+		!plain.Vision || len(plain.Efforts) != 0 ||
 		plain.MaxPromptTokens != 90000 ||
 		plain.MaxContextTokens != 100000 ||
 		plain.Policy != "enabled" {
-		t.Errorf(`%+v, want "Plain One", 0.33, with vision, no efforts, 90000 of 100000 tokens, enabled`, plain)
+		t.Errorf(
+			`%+v, want "Plain One", 0.33, with vision, no efforts, 90000 of 100000 tokens, enabled`,
+			plain)
 	}
 	if thinker.ID != "gpt-5" || thinker.Multiplier != 10 || thinker.Vision ||
 		!slices.Equal(thinker.Efforts, []string{"low", "medium", "high"}) {
@@ -248,7 +256,8 @@ func TestResumeWithItsOwnToken(t *testing.T) {
 	if err := s.host.Close(g.ctx, "stopped"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
+	if _, err := g.resume(s.id, gateway.ResumeRequest{},
+		nil); coded(err) != protocol.CodeInvalidJSON ||
 		!strings.Contains(err.Error(), "githubToken: missing") {
 		t.Errorf(
 			`resuming without the token: %v, want %v and "githubToken: missing" in it`,
@@ -256,7 +265,8 @@ func TestResumeWithItsOwnToken(t *testing.T) {
 		)
 	}
 	again, err := g.resume(
-		s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{GitHubToken: tokenOfBob}}, nil,
+		s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{GitHubToken: tokenOfBob}},
+		nil,
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -281,11 +291,13 @@ func TestGitHubModelIsChecked(t *testing.T) {
 		{"gpt-5", "xhigh", `effort: there is no "xhigh"; there are low, medium, high`},
 	} {
 		for when, err := range map[string]error{
-			"at the start": g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: tt.model, Effort: tt.effort}, nil),
-			"later":        s.info.SetModel(g.ctx, tt.model, tt.effort),
+			"at the start": g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: tt.model,
+				Effort: tt.effort}, nil),
+			"later": s.info.SetModel(g.ctx, tt.model, tt.effort),
 		} {
 			if coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%+v %s: %v, want %v and %q in it", tt, when, err, protocol.CodeInvalidJSON, tt.want)
+				t.Errorf("%+v %s: %v, want %v and %q in it", tt, when, err,
+					protocol.CodeInvalidJSON, tt.want)
 			}
 		}
 	}
@@ -293,7 +305,8 @@ func TestGitHubModelIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.turn("hello")
-	if r := g.lastRequest(); r.Model != "gpt-5" || !strings.Contains(string(r.Body), `"reasoning_effort":"high"`) {
+	if r := g.lastRequest(); r.Model != "gpt-5" ||
+		!strings.Contains(string(r.Body), `"reasoning_effort":"high"`) {
 		t.Errorf(
 			`the next request is to model %q: %.300s, want Model "gpt-5" and "reasoning_effort":"high" in it`,
 			r.Model, r.Body,
@@ -304,7 +317,8 @@ func TestGitHubModelIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.turn("hello again")
-	if r := g.lastRequest(); r.Model != "plain" || strings.Contains(string(r.Body), `"reasoning_effort":"`) {
+	if r := g.lastRequest(); r.Model != "plain" ||
+		strings.Contains(string(r.Body), `"reasoning_effort":"`) {
 		t.Errorf(
 			`the next request is to model %q: %.300s, want Model "plain" and no "reasoning_effort":" in it`,
 			r.Model, r.Body,
@@ -317,10 +331,12 @@ func TestGitHubTokenIsMissing(t *testing.T) {
 	g := signedIn(t, "")
 	_, err := g.r.Models(g.ctx)
 	if coded(err) != protocol.CodeInvalidState ||
-		!strings.Contains(err.Error(), `the environment variable "ADA_TOKEN" of the gateway is not set`) {
+		!strings.Contains(err.Error(),
+			`the environment variable "ADA_TOKEN" of the gateway is not set`) {
 		t.Errorf(
 			"error: %v, want %v and %q in it",
-			err, protocol.CodeInvalidState, `the environment variable "ADA_TOKEN" of the gateway is not set`,
+			err, protocol.CodeInvalidState,
+			`the environment variable "ADA_TOKEN" of the gateway is not set`,
 		)
 	}
 }
@@ -334,7 +350,9 @@ func TestGitHubHost(t *testing.T) {
 	g.cloud.mu.Lock()
 	defer g.cloud.mu.Unlock()
 	if len(g.cloud.hosts) == 0 ||
-		slices.ContainsFunc(g.cloud.hosts, func(h string) bool { return !strings.HasSuffix(h, "octo.ghe.com") }) {
+		slices.ContainsFunc(g.cloud.hosts, func(h string) bool {
+			return !strings.HasSuffix(h, "octo.ghe.com")
+		}) {
 		t.Errorf("asked were %q, want only hosts under octo.ghe.com", g.cloud.hosts)
 	}
 }

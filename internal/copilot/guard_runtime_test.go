@@ -64,7 +64,8 @@ type guard struct {
 func (h *hosted) guard(name string) *guard {
 	h.t.Helper()
 	p := &guard{
-		h: h, name: name, in: make(chan func(), 1000), acks: make(chan string, 1000), calls: make(chan struct{}, 1000),
+		h: h, name: name, in: make(chan func(), 1000), acks: make(chan string, 1000),
+		calls: make(chan struct{}, 1000),
 	}
 	p.conn = h.g.Connect(p, gateway.ConnOptions{})
 	gone := make(chan struct{})
@@ -95,7 +96,10 @@ func (p *guard) Send(m protocol.Message) {
 		p.acks <- m.Error()
 	case *protocol.SessionLifecycle:
 		if m.State == protocol.LifecycleShutdownPending {
-			p.in <- func() { p.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{SessionID: m.SessionID})) }
+			p.in <- func() {
+				p.conn.Receive(protocol.Append(nil,
+					&protocol.ShutdownReady{SessionID: m.SessionID}))
+			}
 		}
 	case *protocol.ToolCall:
 		p.mu.Lock()
@@ -103,7 +107,8 @@ func (p *guard) Send(m protocol.Message) {
 		p.mu.Unlock()
 		p.calls <- struct{}{}
 		p.in <- func() {
-			p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"ran"`)}))
+			p.conn.Receive(protocol.Append(nil,
+				&protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"ran"`)}))
 		}
 	case *protocol.GateCheck:
 		p.mu.Lock()
@@ -111,13 +116,15 @@ func (p *guard) Send(m protocol.Message) {
 		p.mu.Unlock()
 		p.in <- func() {
 			p.conn.Receive(protocol.Append(nil, &protocol.GateResult{
-				GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "not past " + p.name,
+				GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny,
+				Reason: "not past " + p.name,
 			}))
 		}
 	case *protocol.TransformRequest:
 		text := m.Current + "\n\nEDITED by " + p.name
 		p.in <- func() {
-			p.conn.Receive(protocol.Append(nil, &protocol.TransformResult{CallID: m.CallID, Content: &text}))
+			p.conn.Receive(protocol.Append(nil, &protocol.TransformResult{CallID: m.CallID,
+				Content: &text}))
 		}
 	}
 }
@@ -151,12 +158,14 @@ func (p *guard) asked() []string {
 	return slices.Clone(p.checks)
 }
 
-// readsAll lets sessions read everything. So they need no hooks for their own edits, and begin without any.
+// readsAll lets sessions read everything. So they need no hooks for their own edits, and begin
+// without any.
 func readsAll(o *Options) { o.Permissions.Read = configs.Allow }
 
 // gateOf is a rule by which the provider is asked about a tool, and denies.
 func gateOf(tool string) []protocol.Rule {
-	return []protocol.Rule{{Match: protocol.Match{Tool: tool}, Action: protocol.ActionGate, GateID: "gate"}}
+	return []protocol.Rule{{Match: protocol.Match{Tool: tool}, Action: protocol.ActionGate,
+		GateID: "gate"}}
 }
 
 func helloOf(name, session string) *protocol.Hello {
@@ -249,7 +258,8 @@ func (h *hosted) inTimeline(text string, times int) {
 // them, but for those of sub-agents. Others it sends as they come, a moment before or
 // after their neighbours.
 var spine = []string{
-	"user.message", "assistant.turn_start", "assistant.message", "tool.execution_start", "tool.execution_complete",
+	"user.message", "assistant.turn_start", "assistant.message", "tool.execution_start",
+	"tool.execution_complete",
 	"assistant.turn_end",
 }
 

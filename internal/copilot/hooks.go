@@ -13,17 +13,17 @@ import (
 	"tapgw/internal/chans"
 )
 
-// A session starts without hooks. The runtime waits for the answer to each hook, at each prompt, call and end of a
-// turn, and some sessions have no rule, gate, user hook or limited edit that needs one. The session gets its hooks
-// once, when something needs them.
+// A session starts without hooks. The runtime waits for the answer to each hook, at each prompt,
+// call and end of a turn, and some sessions have no rule, gate, user hook or limited edit that
+// needs one. The session gets its hooks once, when something needs them.
 
 // lateHooksVersion is the only runtime version on which enabling hooks later was measured to be
 // safe. On CLI 1.0.102 a running sub-agent that began without hooks stays without them. Sessions of
 // any other version have hooks from the start.
 const lateHooksVersion = "1.0.85"
 
-// needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited
-// reads, or, once the gateway knows the session, a rule, gate or user hook.
+// needsHooks reports whether something needs the session's hooks: the trusted project's language
+// servers, limited reads, or, once the gateway knows the session, a rule, gate or user hook.
 func (s *session) needsHooks() bool {
 	return s.hasLSP || s.guardsEdits() || chans.IsClosed(s.ready) && s.calls.NeedsHooks()
 }
@@ -53,16 +53,17 @@ func (s *session) EnableHooks(ctx context.Context) error {
 	return nil
 }
 
-// hooksEnabled reports whether the runtime asks hooks about all that the session does. It is true while the runtime is
-// down, because nothing happens then and the next turn begins with Send, which enables them.
+// hooksEnabled reports whether the runtime asks hooks about all that the session does. It is true
+// while the runtime is down, because nothing happens then and the next turn begins with Send, which
+// enables them.
 func (s *session) hooksEnabled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn == nil || s.conn.hooksEnabled
 }
 
-// hooks returns the hooks that the runtime asks during a turn. Each request runs on a goroutine of the SDK, so a hook
-// may wait for the gateway.
+// hooks returns the hooks that the runtime asks during a turn. Each request runs on a goroutine of
+// the SDK, so a hook may wait for the gateway.
 func (s *session) hooks() *sdk.SessionHooks {
 	return &sdk.SessionHooks{
 		OnUserPromptSubmitted: s.promptSubmitted,
@@ -92,11 +93,14 @@ func (s *session) promptSubmitted(
 // hookDeny is the decision of a hook that keeps the runtime from calling a tool.
 const hookDeny = "deny"
 
-// toolHook asks rules and gates about a call, and then the permissions for which the runtime does not ask. It never
-// answers allow, which would bypass the permissions.
-func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
+// toolHook asks rules and gates about a call, and then the permissions for which the runtime does
+// not ask. It never answers allow, which would bypass the permissions.
+func (s *session) toolHook(
+	in sdk.PreToolUseHookInput, _ sdk.HookInvocation,
+) (*sdk.PreToolUseHookOutput, error) {
 	if !s.awaitCalls() {
-		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}, nil
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny,
+			PermissionDecisionReason: errEnded.Error()}, nil
 	}
 	tool, args := s.called(in.ToolName, rawJSON(in.ToolArgs))
 	d := s.calls.PreToolUse(s.ctx, tool, args)
@@ -109,9 +113,11 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 	}
 	switch {
 	case denial != "":
-		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: denial}, nil
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny,
+			PermissionDecisionReason: denial}, nil
 	case d.Deny:
-		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Denial()}, nil
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny,
+			PermissionDecisionReason: d.Denial()}, nil
 	case d.Context != "":
 		return &sdk.PreToolUseHookOutput{AdditionalContext: d.Context}, nil
 	}
@@ -126,7 +132,8 @@ func (s *session) unaskedDenial(ctx context.Context, u toolUse) string {
 	case s.joined != 0:
 		return ""
 	case u.tool == lspTool && !s.o.trusts(s.cwd):
-		return "the project's files have changed since the user trusted them: its language servers may start again " +
+		return "the project's files have changed since the user trusted them: its language " +
+			"servers may start again " +
 			"after " + configs.TrustCommand(s.cwd)
 	case u.tool == codeSearchTool:
 		return s.codeSearchDenial(ctx, u)
@@ -137,7 +144,8 @@ func (s *session) unaskedDenial(ctx context.Context, u toolUse) string {
 // codeSearchTool is the runtime's tool that sends a query to GitHub.
 const codeSearchTool = "semantic_code_search"
 
-// codeSearchDenial decides about a search of code on GitHub as about the address to which the query goes.
+// codeSearchDenial decides about a search of code on GitHub as about the address to which the query
+// goes.
 func (s *session) codeSearchDenial(ctx context.Context, u toolUse) string {
 	var args struct{ Repo, Query string }
 	if err := json.Unmarshal(u.args, &args); err != nil {
@@ -145,7 +153,8 @@ func (s *session) codeSearchDenial(ctx context.Context, u toolUse) string {
 	}
 	address := "https://api.github.com/repos/" + args.Repo + "/embeddings/code/search?query=" +
 		url.QueryEscape(args.Query)
-	return denialOf(s.decide(ctx, &rpc.PermissionRequestURL{URL: address, Intention: "search code on GitHub"}, nil))
+	return denialOf(s.decide(ctx,
+		&rpc.PermissionRequestURL{URL: address, Intention: "search code on GitHub"}, nil))
 }
 
 // awaitCalls waits until the session is registered. It returns false if the session ended first.

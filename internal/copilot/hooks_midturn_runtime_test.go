@@ -30,22 +30,29 @@ type midTurn struct {
 	said    string
 }
 
-// midTurns returns turns by what they wait for. The MCP server that one of them calls asks slowServer.
-func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}) map[string]midTurn {
+// midTurns returns turns by what they wait for. The MCP server that one of them calls asks
+// slowServer.
+func midTurns(
+	slowServer string, called <-chan struct{}, release chan<- struct{},
+) map[string]midTurn {
 	tea := func(env map[string]string) func(*Options) {
 		return func(o *Options) {
 			o.AskUser, o.Permissions.MCP = env[mcpForm] != "", configs.Allow
 			o.Profile = configs.DefaultProfile()
 			o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
-				Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: env, Tools: []string{"brew"},
+				Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: env,
+				Tools: []string{"brew"},
 			}}
 		}
 	}
 	return map[string]midTurn{
 		"an answer streams": {
-			first: scriptmodel.Reply{Text: "one two three", ToolCalls: saysIt.ToolCalls}, streams: true,
+			first:   scriptmodel.Reply{Text: "one two three", ToolCalls: saysIt.ToolCalls},
+			streams: true,
 			reach: func(h *hosted, _ *provider) {
-				h.until("a delta", func(e gateway.Event) bool { return e.Callback == gateway.OnMessage })
+				h.until("a delta", func(e gateway.Event) bool {
+					return e.Callback == gateway.OnMessage
+				})
 			},
 			said: "one two three",
 		},
@@ -68,8 +75,10 @@ func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}
 			first:   calls("ask_user", `{"question":"Which?"}`),
 			options: func(o *Options) { o.AskUser = true },
 			reach:   func(h *hosted, _ *provider) { h.asked(h.s) },
-			resume:  func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Text: "the green one"}) },
-			said:    "the green one",
+			resume: func(h *hosted, _ *provider) {
+				h.answer(h.asked(h.s), gateway.Answer{Text: "the green one"})
+			},
+			said: "the green one",
 		},
 		"the runtime's own tool": {
 			first: calls(
@@ -79,7 +88,8 @@ func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}
 			options: func(o *Options) { o.Permissions.Shell = configs.Allow },
 			reach: func(h *hosted, _ *provider) {
 				h.until("the command", func(e gateway.Event) bool {
-					return e.Callback == gateway.OnToolExecution && strings.Contains(e.Delta, "begun")
+					return e.Callback == gateway.OnToolExecution &&
+						strings.Contains(e.Delta, "begun")
 				})
 			},
 			resume: func(h *hosted, _ *provider) {
@@ -108,8 +118,8 @@ func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}
 	}
 }
 
-// TestGateComesInMidTurn: whatever a turn waits for, the next tool call after the gate's ack is asked about, and
-// nothing of the turn is lost.
+// TestGateComesInMidTurn: whatever a turn waits for, the next tool call after the gate's ack is
+// asked about, and nothing of the turn is lost.
 func TestGateComesInMidTurn(t *testing.T) {
 	called, release := make(chan struct{}, 1), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -161,11 +171,13 @@ func TestGateComesInMidTurn(t *testing.T) {
 // TestGateComesWhileASubAgentWorks: what a sub-agent calls next is asked about too.
 func TestGateComesWhileASubAgentWorks(t *testing.T) {
 	bash := func(command string) scriptmodel.Reply {
-		return calls("bash", string(rawJSON(map[string]string{"command": command, "description": "x"})))
+		return calls("bash",
+			string(rawJSON(map[string]string{"command": command, "description": "x"})))
 	}
 	agent := rounds(bash("cat fifo"), bash("touch made"))
 	main := rounds(
-		calls("task", `{"agent_type":"task","name":"helper","description":"x","mode":"sync","prompt":"sub"}`),
+		calls("task",
+			`{"agent_type":"task","name":"helper","description":"x","mode":"sync","prompt":"sub"}`),
 	)
 	h := startHosted(t, newRigWith(t, func(r *scriptmodel.Request) scriptmodel.Reply {
 		for _, m := range r.Messages {
@@ -192,7 +204,8 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 		t.Error(err)
 	}
 	_ = begun.Close()
-	if said := <-turn; !strings.Contains(said, "went on") || !strings.Contains(said, "not past guard") {
+	if said := <-turn; !strings.Contains(said, "went on") ||
+		!strings.Contains(said, "not past guard") {
 		t.Errorf(`the turn: %q, want "went on" and "not past guard" in it`, said)
 	}
 	if _, err := os.Stat(filepath.Join(h.r.cwd, "made")); err == nil {
@@ -205,7 +218,9 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 // about all that begin after its ack.
 func TestGateComesAtAnyTime(t *testing.T) {
 	const all = 8
-	h := newHosted(t, newRigWith(t, rounds(slices.Repeat([]scriptmodel.Reply{calls("work", "{}")}, all)...), readsAll))
+	h := newHosted(t,
+		newRigWith(t, rounds(slices.Repeat([]scriptmodel.Reply{calls("work", "{}")}, all)...),
+			readsAll))
 	for before := range all - 2 {
 		h.s = h.start(fmt.Sprintf("session-%d", before))
 		worker := h.guard(fmt.Sprintf("worker-%d", before))
@@ -286,9 +301,12 @@ func TestManyGatesAtOnce(t *testing.T) {
 	// A session that comes later has them from the provider's word on.
 	h.s = h.start("third")
 	for _, p := range guards {
-		p.in <- func() { p.conn.Receive(protocol.Append(nil, &protocol.SessionReady{SessionID: h.s.ID()})) }
+		p.in <- func() {
+			p.conn.Receive(protocol.Append(nil, &protocol.SessionReady{SessionID: h.s.ID()}))
+		}
 		p.send(
-			&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(), Context: new("of " + p.name)}, "context",
+			&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(),
+				Context: new("of " + p.name)}, "context",
 		)
 	}
 	if !h.session().hooksEnabled() {
@@ -306,7 +324,9 @@ func TestManyGatesAtOnce(t *testing.T) {
 func TestTransformComesWithAGate(t *testing.T) {
 	hooks := &protocol.Hooks{
 		OnPreToolUse: gateOf("say"),
-		Transforms:   map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformCallback}},
+		Transforms: map[string]*protocol.Transform{
+			"guidelines": {Action: protocol.TransformCallback},
+		},
 	}
 	for name, come := range map[string]func(h *hosted, p *guard){
 		"hello": func(h *hosted, p *guard) {
@@ -343,7 +363,8 @@ func TestTransformComesWithAGate(t *testing.T) {
 				t.Errorf(`the next turn: %q, want "not past guard" in it`, said)
 			}
 			for i, r := range h.r.model.Requests() {
-				if edited := strings.Contains(r.System(), "EDITED by guard"); edited != (i >= first) {
+				if edited := strings.Contains(r.System(),
+					"EDITED by guard"); edited != (i >= first) {
 					t.Errorf(
 						"in request %d, of which %d are of the first turn, the section is the provider's: %v, want %v",
 						i, first, edited, i >= first,
@@ -351,7 +372,9 @@ func TestTransformComesWithAGate(t *testing.T) {
 				}
 			}
 			if lines := timeline(h.s); strings.Contains(lines, "did not answer in time") {
-				t.Errorf("the timeline: the provider did not answer in time, want no wait for it:\n%s", lines)
+				t.Errorf(
+					"the timeline: the provider did not answer in time, want no wait for it:\n%s",
+					lines)
 			}
 			h.whole()
 		})
@@ -375,8 +398,10 @@ func TestPromptsWhileHooksCome(t *testing.T) {
 			turns = append(turns, h.asking(fmt.Sprintf("hello %d", i)))
 		}
 		for _, turn := range turns {
-			if said := <-turn; !strings.HasPrefix(said, "You said: hello ") || strings.Contains(said, "END") {
-				t.Errorf(`a turn: %q, want "You said: hello " at its start and no "END" in it`, said)
+			if said := <-turn; !strings.HasPrefix(said, "You said: hello ") ||
+				strings.Contains(said, "END") {
+				t.Errorf(`a turn: %q, want "You said: hello " at its start and no "END" in it`,
+					said)
 			}
 		}
 		p.waitAck("hello")

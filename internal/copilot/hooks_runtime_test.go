@@ -34,14 +34,17 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 	p, note := h.guard("writer"), "APPENDED"
 	hello := helloOf("writer", h.s.ID())
 	hello.Hooks = &protocol.Hooks{
-		Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformAppend, Content: &note}},
+		Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformAppend,
+			Content: &note}},
 	}
 	p.send(hello, "hello")
 	h.g.SetHooks(
-		[]gateway.Hook{answeringHook(gateway.HookError, "", ""), answeringHook(gateway.HookSessionEnd, "", "")},
+		[]gateway.Hook{answeringHook(gateway.HookError, "", ""),
+			answeringHook(gateway.HookSessionEnd, "", "")},
 	)
 	for range 2 {
-		if said := <-h.asking("go"); !strings.Contains(said, "said") || !strings.Contains(said, "ran") {
+		if said := <-h.asking("go"); !strings.Contains(said, "said") ||
+			!strings.Contains(said, "ran") {
 			t.Errorf(`the turn: %q, want "said" and "ran" in it`, said)
 		}
 	}
@@ -58,7 +61,8 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 
 	// What is taken away is no reason to stop asking; what comes is one to begin.
 	h.gate("guard")
-	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || !strings.Contains(said, "ran") {
+	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") ||
+		!strings.Contains(said, "ran") {
 		t.Errorf(`the turn with a gate: %q, want "not past guard" and "ran" in it`, said)
 	}
 	if h.hooksAsked() == 0 {
@@ -79,11 +83,13 @@ func TestOldRuntimeKeepsHooks(t *testing.T) {
 	h.gate("guard")
 	p := h.guard("other")
 	hello := helloOf("other", h.s.ID())
-	hello.Tools = []protocol.Tool{{Name: "work", Description: "Works.", Parameters: protocol.Raw(`{"type":"object"}`)}}
+	hello.Tools = []protocol.Tool{{Name: "work", Description: "Works.",
+		Parameters: protocol.Raw(`{"type":"object"}`)}}
 	p.send(hello, "hello")
 	close(tests.release)
 	for range 2 {
-		if said := <-turn; !strings.Contains(said, "hung") || !strings.Contains(said, "not past guard") {
+		if said := <-turn; !strings.Contains(said, "hung") ||
+			!strings.Contains(said, "not past guard") {
 			t.Errorf(`the turn: %q, want "hung" and "not past guard" in it`, said)
 		}
 		turn = h.asking("go")
@@ -148,12 +154,13 @@ func TestContextBringsHooks(t *testing.T) {
 		}
 		var asked []string
 		var mu sync.Mutex
-		after := hook(gateway.HookPostToolUse, "", func(_ context.Context, e gateway.HookEvent) (string, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			asked = append(asked, e.Tool)
-			return "", nil
-		})
+		after := hook(gateway.HookPostToolUse, "",
+			func(_ context.Context, e gateway.HookEvent) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked = append(asked, e.Tool)
+				return "", nil
+			})
 		h.g.SetHooks([]gateway.Hook{after})
 		close(tests.release)
 		<-turn
@@ -181,7 +188,8 @@ func TestHooksCantBeHad(t *testing.T) {
 	good := s.appliedTools
 	s.appliedTools = append(
 		slices.Clone(good),
-		rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}},
+		rpc.ProtocolExternalToolDefinition{Name: "no name",
+			Parameters: map[string]any{"type": "object"}},
 	)
 	s.configLock.Unlock()
 	if late { // else there is nothing to be had
@@ -189,8 +197,10 @@ func TestHooksCantBeHad(t *testing.T) {
 		hello := helloOf("refused", h.s.ID())
 		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
 		p.in <- func() { p.conn.Receive(protocol.Append(nil, hello)) }
-		if got := <-p.acks; !strings.Contains(got, "INTERNAL") || !strings.Contains(got, "try again") {
-			t.Errorf(`a gate that can't be asked is told %q, want "INTERNAL" and "try again" in it`, got)
+		if got := <-p.acks; !strings.Contains(got, "INTERNAL") ||
+			!strings.Contains(got, "try again") {
+			t.Errorf(`a gate that can't be asked is told %q, want "INTERNAL" and "try again" in it`,
+				got)
 		}
 		if lines := timeline(h.s); !strings.Contains(lines, "hooks and gates can't be asked") {
 			t.Errorf("the timeline, want a line that hooks and gates can't be asked:\n%s", lines)
@@ -213,7 +223,8 @@ func TestHooksCantBeHad(t *testing.T) {
 	s.configLock.Unlock()
 	p := h.gate("guard")
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != 1 {
-		t.Errorf(`afterwards: %q, asked about %q, want "not past guard" in it, after one question`, said, p.asked())
+		t.Errorf(`afterwards: %q, asked about %q, want "not past guard" in it, after one question`,
+			said, p.asked())
 	}
 }
 
@@ -240,7 +251,8 @@ func TestModelChangesWhileHooksCome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now, err := c.sdk.RPC.Model.GetCurrent(h.r.ctx); err != nil || deref(now.ModelID) != "other-model" {
+		if now, err := c.sdk.RPC.Model.GetCurrent(h.r.ctx); err != nil ||
+			deref(now.ModelID) != "other-model" {
 			t.Errorf(`the model is %v, error %v, want no error and "other-model"`, now, err)
 		}
 	}
@@ -274,7 +286,8 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	p.waitAck("hello")
 	for n := range 2 {
 		h.inTimeline("died and was started again", n+1)
-		if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != n+1 {
+		if said := <-h.asking("go"); !strings.Contains(said, "not past guard") ||
+			len(p.asked()) != n+1 {
 			t.Errorf(
 				`in runtime %d: %q, asked about %q, want "not past guard" in it, after %d questions`,
 				n+2, said, p.asked(), n+1,

@@ -24,8 +24,8 @@ func (t *tracker) idle() {
 	t.reportIdle()
 }
 
-// assistantIdle handles that the agent is done. The runtime reports the session idle only after it saved the session.
-// If saving fails, sync finds out that the turn is over.
+// assistantIdle handles that the agent is done. The runtime reports the session idle only after it
+// saved the session. If saving fails, sync finds out that the turn is over.
 func (t *tracker) assistantIdle(e sdk.SessionEvent) {
 	if e.AgentID != nil {
 		return
@@ -65,13 +65,14 @@ func (t *tracker) abortReported() {
 	}
 }
 
-// reportUnsaved reports once, while it lasts, that the runtime can't save the session. The runtime tries again by
-// itself.
+// reportUnsaved reports once, while it lasts, that the runtime can't save the session. The runtime
+// tries again by itself.
 func (t *tracker) reportUnsaved(why string) {
 	if t.s.saveError.Swap(&why) == nil {
 		t.s.log.Error("the session can't be saved", "error", why)
 		t.emit(gateway.Event{
-			SessionError: "the session can't be saved, and what was said since is lost when the Copilot runtime ends " +
+			SessionError: "the session can't be saved, and what was said since is lost when the " +
+				"Copilot runtime ends " +
 				"(is the disk full?): " + why,
 		})
 	}
@@ -86,7 +87,8 @@ func (t *tracker) reportIdle() {
 	t.endAgent()
 	t.endTurn("")
 	t.isBusy, t.idleWithheld = false, false
-	t.s.expirePrompt() // the stop hook, which does this too, does not run after a failed or interrupted turn
+	// the stop hook, which does this too, does not run after a failed or interrupted turn
+	t.s.expirePrompt()
 	t.s.calls.Idle()
 }
 
@@ -131,7 +133,8 @@ func (t *tracker) sync(aborted bool) {
 		}
 		level, typ, ephemeral := rpc.SessionLogLevelInfo, syncType, true
 		_ = execute(t.s.ctx, c.process, askTimeout, func(ctx context.Context) error {
-			_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: id, Level: &level, Type: &typ, Ephemeral: &ephemeral})
+			_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: id, Level: &level, Type: &typ,
+				Ephemeral: &ephemeral})
 			return err
 		})
 	})

@@ -15,8 +15,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// joinedBy says how the gateway joined a session that a person's terminal runs. Such a session is the person's: the
-// gateway adds tools, prompts and lines to it, but the terminal decides about its model, its permissions and its end.
+// joinedBy says how the gateway joined a session that a person's terminal runs. Such a session is
+// the person's: the gateway adds tools, prompts and lines to it, but the terminal decides about its
+// model, its permissions and its end.
 type joinedBy int
 
 const (
@@ -28,8 +29,8 @@ const (
 	byPort
 )
 
-// Link is the gateway's way into a session that a person's terminal runs. It has the methods that a gateway's host
-// needs. Any goroutine may call them.
+// Link is the gateway's way into a session that a person's terminal runs. It has the methods that a
+// gateway's host needs. Any goroutine may call them.
 type Link struct {
 	s     *session
 	p     *process // nil: the port's, which outlives the link
@@ -41,7 +42,8 @@ type Link struct {
 // tools that the terminal has had from other gateways, which it still lists. The link ends with the
 // pipe, and with the Runtime. Join closes the pipe if it fails.
 func (r *Runtime) Join(
-	ctx context.Context, pipe io.ReadWriteCloser, id, cwd string, had []string, calls gateway.HostCalls,
+	ctx context.Context, pipe io.ReadWriteCloser, id, cwd string, had []string,
+	calls gateway.HostCalls,
 ) (*Link, error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
@@ -64,7 +66,8 @@ func (r *Runtime) Join(
 
 // join joins a session of the runtime at the other end of a pipe.
 func (r *Runtime) join(
-	ctx context.Context, p *process, by joinedBy, id, cwd string, had []string, calls gateway.HostCalls,
+	ctx context.Context, p *process, by joinedBy, id, cwd string, had []string,
+	calls gateway.HostCalls,
 ) (*Link, error) {
 	s := r.joinedSession(by, id, cwd)
 	for _, tool := range had {
@@ -73,7 +76,8 @@ func (r *Runtime) join(
 	s.calls = calls
 	close(s.ready)
 	gen := s.nextGen()
-	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session,
+		error) {
 		return p.client.ResumeSession(ctx, id, s.resumeConfig(gen, false))
 	})
 	if err != nil {
@@ -106,7 +110,8 @@ func (r *Runtime) join(
 func (s *session) endLost(ctx context.Context, c *conn) {
 	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)
 	if err != nil {
-		s.log.Warn("calls that a lost gateway left may wait until the turn is interrupted", "error", err)
+		s.log.Warn("calls that a lost gateway left may wait until the turn is interrupted", "error",
+			err)
 		return
 	}
 	for _, d := range pendingCalls(events) {
@@ -122,9 +127,11 @@ func (s *session) endLost(ctx context.Context, c *conn) {
 // joinedSession makes a session that a terminal runs. The person at the terminal is its budget.
 func (r *Runtime) joinedSession(by joinedBy, id, cwd string) *session {
 	s := &session{
-		r: r, o: &Options{MaxRounds: math.MaxInt, MaxTurnTime: math.MaxInt64}, log: r.log.With("session", id),
-		id: id, cwd: cwd, joined: by,
-		baseConfig: &sdk.SessionConfig{SystemMessage: &sdk.SystemMessageConfig{Mode: configs.SystemReplace}},
+		r: r, o: &Options{MaxRounds: math.MaxInt, MaxTurnTime: math.MaxInt64},
+		log: r.log.With("session", id), id: id, cwd: cwd, joined: by,
+		baseConfig: &sdk.SessionConfig{
+			SystemMessage: &sdk.SystemMessageConfig{Mode: configs.SystemReplace},
+		},
 	}
 	s.over, s.setOver = context.WithCancel(context.Background())
 	s.makeQueues()
@@ -133,7 +140,8 @@ func (r *Runtime) joinedSession(by joinedBy, id, cwd string) *session {
 
 // joinConfig asks for the gateway's part in a terminal's session, and leaves its settings alone.
 func (s *session) joinConfig(gen int) *sdk.ResumeSessionConfig {
-	c := &sdk.ResumeSessionConfig{ClientName: clientName, OnEvent: s.onEvent(gen), SuppressResumeEvent: true}
+	c := &sdk.ResumeSessionConfig{ClientName: clientName, OnEvent: s.onEvent(gen),
+		SuppressResumeEvent: true}
 	if s.joined == byPort {
 		c.Hooks = s.hooks()
 	}
@@ -196,7 +204,8 @@ func (t *tracker) sessionLeft(gen int, why string, dropped []*sentPrompt) {
 // Done is closed when the link has ended and nothing is left of it.
 func (l *Link) Done() <-chan struct{} { return l.ended }
 
-// SetTools replaces the tools that providers give the session. The person at the terminal is asked about each call.
+// SetTools replaces the tools that providers give the session. The person at the terminal is asked
+// about each call.
 func (l *Link) SetTools(ctx context.Context, tools []gateway.Tool) error {
 	err := l.s.SetTools(ctx, 0, tools)
 	if err != nil && l.s.ctx.Err() != nil {
@@ -210,8 +219,8 @@ var errLeft = errors.New("the terminal is gone")
 // Has reports whether SetTools has ever given the terminal a tool of this name.
 func (l *Link) Has(tool string) bool { return l.s.hasSet(tool) }
 
-// Send gives the session a prompt, as [gateway.Host] says. The person at the terminal sees it, and for a provider's
-// prompt also from which provider it comes.
+// Send gives the session a prompt, as [gateway.Host] says. The person at the terminal sees it, and
+// for a provider's prompt also from which provider it comes.
 func (l *Link) Send(ctx context.Context, p gateway.Prompt) error { return l.s.Send(ctx, p) }
 
 // Log shows a line in the terminal. It does not block.

@@ -54,7 +54,9 @@ func (f *fakeTerminal) serve(pipe io.ReadWriteCloser) {
 	f.t.Cleanup(f.rpc.Close)
 }
 
-func (f *fakeTerminal) answer(_ context.Context, method string, params json.RawMessage) (any, error) {
+func (f *fakeTerminal) answer(
+	_ context.Context, method string, params json.RawMessage,
+) (any, error) {
 	var p struct {
 		Token, SessionID string
 		Hooks            bool
@@ -88,26 +90,30 @@ func (f *fakeTerminal) answer(_ context.Context, method string, params json.RawM
 		return map[string]any{"ok": true, "protocolVersion": 3, "version": "1.0.102"}, nil
 	case "session.resume":
 		if p.SessionID != terminalSession && p.SessionID != otherSession {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "session not found"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+				Message: "session not found"}
 		}
 		setTools()
 		return map[string]any{"sessionId": p.SessionID}, nil
 	case "session.tools.set":
 		if f.isExtension {
 			return nil, &jsonrpc.Error{
-				Code: jsonrpc.CodeInvalidParams, Message: "Extension connections cannot replace SDK external tools",
+				Code:    jsonrpc.CodeInvalidParams,
+				Message: "Extension connections cannot replace SDK external tools",
 			}
 		}
 		setTools()
 		return struct{}{}, nil
 	case "session.tools.getCurrentMetadata":
-		return map[string]any{"tools": []any{map[string]any{"name": "bash", "description": ""}}}, nil
+		return map[string]any{"tools": []any{map[string]any{"name": "bash", "description": ""}}},
+			nil
 	case "session.metadata.activity":
 		return map[string]any{"hasActiveWork": f.isBusy, "abortable": f.isBusy}, nil
 	case "session.send":
 		return map[string]any{"messageId": "m1"}, nil
 	case "session.tools.handlePendingToolCall", "session.abort", "session.log", "session.detach":
-		return map[string]any{"success": true, "eventId": "11111111-2222-4333-8444-666666666666"}, nil
+		return map[string]any{"success": true, "eventId": "11111111-2222-4333-8444-666666666666"},
+			nil
 	case "session.getForeground":
 		return map[string]any{"sessionId": terminalSession}, nil
 	case "session.getMetadata":
@@ -119,9 +125,11 @@ func (f *fakeTerminal) answer(_ context.Context, method string, params json.RawM
 // event sends an event of the session.
 func (f *fakeTerminal) event(typ string, data map[string]any) {
 	f.t.Helper()
-	if err := f.rpc.Notify("session.event", map[string]any{"sessionId": terminalSession, "event": map[string]any{
-		"id": "11111111-2222-4333-8444-777777777777", "timestamp": "2026-11-23T09:00:00Z", "type": typ, "data": data,
-	}}); err != nil {
+	if err := f.rpc.Notify("session.event", map[string]any{"sessionId": terminalSession,
+		"event": map[string]any{
+			"id": "11111111-2222-4333-8444-777777777777", "timestamp": "2026-11-23T09:00:00Z",
+			"type": typ, "data": data,
+		}}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -133,7 +141,9 @@ func (f *fakeTerminal) waitRequest(texts ...string) string {
 	for {
 		f.mu.Lock()
 		at := slices.IndexFunc(f.requests, func(r string) bool {
-			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(r, text) })
+			return !slices.ContainsFunc(texts, func(text string) bool {
+				return !strings.Contains(r, text)
+			})
 		})
 		changed, all := f.changed, strings.Join(f.requests, "\n")
 		f.mu.Unlock()
@@ -166,7 +176,8 @@ type joinedCalls struct {
 func newJoinedCalls() *joinedCalls { return &joinedCalls{heard: make(chan string, 100)} }
 
 func (c *joinedCalls) CallTool(_ context.Context, call gateway.Call) gateway.Outcome {
-	return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args, call.AskGates))}
+	return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args,
+		call.AskGates))}
 }
 
 func (c *joinedCalls) PreToolUse(_ context.Context, tool string, _ protocol.Raw) gateway.Decision {
@@ -236,7 +247,8 @@ func TestJoinExtension(t *testing.T) {
 	}
 	t.Run("asks for no consent", func(t *testing.T) {
 		resume := f.waitRequest("session.resume")
-		for _, asks := range []string{"hooks", "requestPermission", "requestUserInput", "systemMessage", "model"} {
+		for _, asks := range []string{"hooks", "requestPermission", "requestUserInput",
+			"systemMessage", "model"} {
 			if strings.Contains(resume, `"`+asks+`"`) {
 				t.Errorf("the resume has %s: %s", asks, resume)
 			}
@@ -252,13 +264,16 @@ func TestJoinExtension(t *testing.T) {
 		if f.has() != "greet" {
 			t.Errorf("tools of the terminal: %q, want greet", f.has())
 		}
-		calls.wait(t, "note tool bash of provider tests is left out: the Copilot runtime has a tool of that name; rename it")
+		calls.wait(t,
+			"note tool bash of provider tests is left out: the Copilot runtime has a tool of that name; rename it")
 	})
 	t.Run("answers calls of its tools alone, and asks the gates", func(t *testing.T) {
-		f.event("external_tool.requested", map[string]any{"requestId": "r0", "sessionId": terminalSession,
-			"toolCallId": "c0", "toolName": "of_another", "arguments": map[string]any{}})
-		f.event("external_tool.requested", map[string]any{"requestId": "r1", "sessionId": terminalSession,
-			"toolCallId": "c1", "toolName": "greet", "arguments": map[string]any{"x": 1}})
+		f.event("external_tool.requested",
+			map[string]any{"requestId": "r0", "sessionId": terminalSession,
+				"toolCallId": "c0", "toolName": "of_another", "arguments": map[string]any{}})
+		f.event("external_tool.requested",
+			map[string]any{"requestId": "r1", "sessionId": terminalSession,
+				"toolCallId": "c1", "toolName": "greet", "arguments": map[string]any{"x": 1}})
 		f.waitRequest("handlePendingToolCall", `"r1"`, `greet{\"x\":1} gates=true`)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -269,15 +284,18 @@ func TestJoinExtension(t *testing.T) {
 		}
 	})
 	t.Run("shows where a prompt comes from", func(t *testing.T) {
-		err := l.Send(t.Context(), gateway.Prompt{Text: "look", Source: gateway.SourceProvider + "ci", ID: "p1"})
+		err := l.Send(t.Context(),
+			gateway.Prompt{Text: "look", Source: gateway.SourceProvider + "ci", ID: "p1"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		sent := f.waitRequest("session.send")
-		if !strings.Contains(sent, `"prompt":"[from provider ci]\nlook"`) || strings.Contains(sent, `"source"`) {
+		if !strings.Contains(sent, `"prompt":"[from provider ci]\nlook"`) ||
+			strings.Contains(sent, `"source"`) {
 			t.Errorf("the prompt has no name of its provider, or one that hides it: %s", sent)
 		}
-		f.event("user.message", map[string]any{"content": "[from provider ci]\nlook", "messageId": "m1"})
+		f.event("user.message", map[string]any{"content": "[from provider ci]\nlook",
+			"messageId": "m1"})
 		calls.wait(t, "user [from provider ci]\nlook of provider:ci")
 	})
 	t.Run("writes lines and interrupts", func(t *testing.T) {
@@ -316,7 +334,8 @@ func TestJoinKnowsThatTheTerminalIsBusy(t *testing.T) {
 	}
 	calls.wait(t, "busy")
 	l.Close()
-	if _, err := newJoinRuntime(t).Join(t.Context(), f.open(), "another", "/w", nil, calls); err == nil {
+	if _, err := newJoinRuntime(t).Join(t.Context(), f.open(), "another", "/w", nil,
+		calls); err == nil {
 		t.Error("joining a session that the terminal does not have: no error, want one")
 	}
 }
@@ -338,7 +357,8 @@ func TestJoinOfStrangers(t *testing.T) {
 					_, _ = io.WriteString(theirs, text)
 				}
 			}()
-			l, err := newJoinRuntime(t).Join(t.Context(), ours, terminalSession, "/w", nil, newJoinedCalls())
+			l, err := newJoinRuntime(t).Join(t.Context(), ours, terminalSession, "/w", nil,
+				newJoinedCalls())
 			if err == nil {
 				l.Close()
 				t.Error("joined, want an error")
@@ -384,7 +404,8 @@ func TestPipeHasOneWayIn(t *testing.T) {
 		}
 	}
 	first := dial()
-	answer, err := say(first, `{"jsonrpc":"2.0","id":"1","method":"connect","params":{"token":"`+d.token+`"}}`)
+	answer, err := say(first, `{"jsonrpc":"2.0","id":"1","method":"connect","params":{"token":"`+
+		d.token+`"}}`)
 	if err != nil || !strings.Contains(answer, `"ok":true`) {
 		t.Fatalf("the right token: %s, %v", answer, err)
 	}
@@ -392,7 +413,8 @@ func TestPipeHasOneWayIn(t *testing.T) {
 		_ = conn.Close()
 		t.Error("a second connection is accepted")
 	}
-	if _, err := say(silent, `{"jsonrpc":"2.0","id":"1","method":"connect","params":{"token":"`+d.token+`"}}`); err == nil {
+	if _, err := say(silent, `{"jsonrpc":"2.0","id":"1","method":"connect","params":{"token":"`+
+		d.token+`"}}`); err == nil {
 		t.Error("a second connection with the token got the pipe too")
 	}
 	_ = first.Close()
@@ -423,7 +445,9 @@ func TestAttachPort(t *testing.T) {
 	}
 	r := newJoinRuntime(t)
 	ended := make(chan struct{})
-	a := Attachment{Port: listener.Addr().(*net.TCPAddr).Port, Join: join, Ended: func() { close(ended) }}
+	a := Attachment{Port: listener.Addr().(*net.TCPAddr).Port, Join: join, Ended: func() {
+		close(ended)
+	}}
 	id, err := r.Attach(t.Context(), a)
 	if err != nil || id != terminalSession {
 		t.Fatalf("Attach: %q, %v", id, err)
@@ -439,9 +463,11 @@ func TestAttachPort(t *testing.T) {
 		Output struct{ PermissionDecision, PermissionDecisionReason string }
 	}
 	if err := f.rpc.Call(t.Context(), "hooks.invoke", map[string]any{"sessionId": terminalSession,
-		"hookType": "preToolUse", "input": map[string]any{"sessionId": terminalSession, "toolName": "bash",
-			"toolArgs": map[string]any{}, "timestamp": 1, "cwd": "/w"}}, &answer); err != nil ||
-		answer.Output.PermissionDecision != "deny" || answer.Output.PermissionDecisionReason != "not here" {
+		"hookType": "preToolUse", "input": map[string]any{"sessionId": terminalSession,
+			"toolName": "bash", "toolArgs": map[string]any{}, "timestamp": 1, "cwd": "/w"}},
+		&answer); err != nil ||
+		answer.Output.PermissionDecision != "deny" ||
+		answer.Output.PermissionDecisionReason != "not here" {
 		t.Errorf("the hook's answer: %+v, %v", answer, err)
 	}
 	waitLeft := func(want string) {
@@ -455,7 +481,8 @@ func TestAttachPort(t *testing.T) {
 			t.Fatalf("the session %s was not left", want)
 		}
 	}
-	// A turn may go on in a session that the terminal does not show any more, until the terminal ends it.
+	// A turn may go on in a session that the terminal does not show any more, until the terminal
+	// ends it.
 	if err := f.rpc.Notify("session.lifecycle",
 		map[string]any{"type": "session.foreground", "sessionId": otherSession}); err != nil {
 		t.Fatal(err)
@@ -463,8 +490,9 @@ func TestAttachPort(t *testing.T) {
 	f.waitRequest("session.resume", otherSession)
 	answer.Output.PermissionDecision = ""
 	if err := f.rpc.Call(t.Context(), "hooks.invoke", map[string]any{"sessionId": terminalSession,
-		"hookType": "preToolUse", "input": map[string]any{"sessionId": terminalSession, "toolName": "bash",
-			"toolArgs": map[string]any{}, "timestamp": 1, "cwd": "/w"}}, &answer); err != nil ||
+		"hookType": "preToolUse", "input": map[string]any{"sessionId": terminalSession,
+			"toolName": "bash", "toolArgs": map[string]any{}, "timestamp": 1, "cwd": "/w"}},
+		&answer); err != nil ||
 		answer.Output.PermissionDecision != "deny" {
 		t.Errorf("the hook's answer in the session of before: %+v, %v", answer, err)
 	}
@@ -478,14 +506,17 @@ func TestAttachPort(t *testing.T) {
 	}
 }
 
-// TestAttachToAnotherProgram attaches ports at which something else listens. The error is one line that says what to
-// do.
+// TestAttachToAnotherProgram attaches ports at which something else listens. The error is one line
+// that says what to do.
 func TestAttachToAnotherProgram(t *testing.T) {
-	frame := func(message string) string { return string(jsonrpc.AppendFrame(nil, []byte(message))) }
+	frame := func(message string) string {
+		return string(jsonrpc.AppendFrame(nil, []byte(message)))
+	}
 	long := strings.Repeat(`\u001b[31mno\n`, 8<<10)
 	for name, answer := range map[string]string{
-		"HTTP":         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request",
-		"large error":  frame(`{"jsonrpc":"2.0","id":"ID","error":{"code":-32601,"message":"` + long + `"}}`),
+		"HTTP": "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request",
+		"large error": frame(`{"jsonrpc":"2.0","id":"ID","error":{"code":-32601,"message":"` +
+			long + `"}}`),
 		"no end":       "Content-Length: 1099511627776\r\n\r\n{",
 		"says nothing": "",
 	} {
@@ -509,21 +540,24 @@ func TestAttachToAnotherProgram(t *testing.T) {
 					}
 					var m struct{ ID string }
 					_ = json.Unmarshal(data, &m)
-					head, body, _ := strings.Cut(strings.Replace(answer, `"ID"`, `"`+m.ID+`"`, 1), "\r\n\r\n")
+					head, body, _ := strings.Cut(strings.Replace(answer, `"ID"`, `"`+m.ID+`"`, 1),
+						"\r\n\r\n")
 					if strings.Contains(answer, `"ID"`) {
 						head = fmt.Sprint("Content-Length: ", len(body))
 					}
 					_, _ = conn.Write([]byte(head + "\r\n\r\n" + body))
 				}
 			}()
-			_, err = newJoinRuntime(t).Attach(t.Context(), Attachment{Port: listener.Addr().(*net.TCPAddr).Port})
+			_, err = newJoinRuntime(t).Attach(t.Context(),
+				Attachment{Port: listener.Addr().(*net.TCPAddr).Port})
 			if err == nil {
 				t.Fatal("no error, want one")
 			}
 			text := err.Error()
 			if len(text) > 600 || strings.ContainsAny(text, "\n\x1b") ||
 				!strings.Contains(text, "copilot --ui-server") {
-				t.Errorf("the error has %d bytes: %q, want one short line that says what to do", len(text), text)
+				t.Errorf("the error has %d bytes: %q, want one short line that says what to do",
+					len(text), text)
 			}
 			t.Log(text)
 		})

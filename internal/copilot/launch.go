@@ -11,17 +11,18 @@ import (
 	"tapgw/internal/proc"
 )
 
-// LaunchArg is the hidden first argument that makes this program become the runtime; see [ExecRuntime].
+// LaunchArg is the hidden first argument that makes this program become the runtime; see
+// [ExecRuntime].
 const LaunchArg = "__runtime"
 
-// ExecRuntime turns this process into the Copilot runtime if its arguments say so. Call it first in main, with os.Args.
-// It does not return on success. If ran is true, the program must exit with code: 1 when the runtime could not be
-// started, 2 for wrong arguments.
+// ExecRuntime turns this process into the Copilot runtime if its arguments say so. Call it first in
+// main, with os.Args. It does not return on success. If ran is true, the program must exit with
+// code: 1 when the runtime could not be started, 2 for wrong arguments.
 //
-// The SDK starts the runtime itself and can set only the arguments of the process. So the SDK starts this program,
-// which moves to a process group of its own, exchanges its output with the gateway (see [outlet]) and replaces itself
-// by the runtime. Without the group, Ctrl-C at the gateway's terminal would kill the runtime before its sessions can
-// end.
+// The SDK starts the runtime itself and can set only the arguments of the process. So the SDK
+// starts this program, which moves to a process group of its own, exchanges its output with the
+// gateway (see [outlet]) and replaces itself by the runtime. Without the group, Ctrl-C at the
+// gateway's terminal would kill the runtime before its sessions can end.
 func ExecRuntime(args []string) (code int, ran bool) {
 	if len(args) < 2 || args[1] != LaunchArg {
 		return 0, false
@@ -37,10 +38,11 @@ func ExecRuntime(args []string) (code int, ran bool) {
 
 // launch replaces this process by the runtime. It returns only an error.
 //
-// There is no death signal for the case that the gateway dies: the runtime ends by itself when its stdin ends, and
-// saves its sessions first.
+// There is no death signal for the case that the gateway dies: the runtime ends by itself when its
+// stdin ends, and saves its sessions first.
 func launch(socket, path string, args []string) error {
-	if err := syscall.Setpgid(0, 0); err != nil && !errors.Is(err, syscall.EPERM) { // EPERM: leads a session already
+	// EPERM: leads a session already
+	if err := syscall.Setpgid(0, 0); err != nil && !errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("making a process group: %w", err)
 	}
 	if err := exchangeOutput(socket); err != nil {
@@ -54,7 +56,8 @@ func launch(socket, path string, args []string) error {
 		}
 		path, argv = node, append([]string{node}, argv...)
 	}
-	return syscall.Exec(path, argv, os.Environ()) //nolint:gosec // the program that the gateway found
+	// The program that the gateway found.
+	return syscall.Exec(path, argv, os.Environ()) //nolint:gosec
 }
 
 // kill ends the runtime and the processes that are left in its group.
@@ -84,5 +87,6 @@ func (o Options) launcher() ([]string, error) {
 	return []string{self, LaunchArg}, nil
 }
 
-// outletSocket is where the launcher finds the [outlet] of a runtime whose private directory is dir.
+// outletSocket is where the launcher finds the [outlet] of a runtime whose private directory is
+// dir.
 func outletSocket(dir string) string { return filepath.Join(dir, "output") }

@@ -43,14 +43,17 @@ func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 }
 
 // githubModels lists GitHub's models for the signed-in user, or for the user of a token.
-func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([]adminapi.Model, error) {
+func (r *Runtime) githubModels(
+	ctx context.Context, p *process, token string,
+) ([]adminapi.Model, error) {
 	if token == "" {
 		if err := r.checkSignedIn(ctx, p); err != nil {
 			return nil, err
 		}
 	}
 	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*rpc.ModelList, error) {
-		return p.client.RPC.Models.List(ctx, &rpc.ModelsListRequest{GitHubToken: pointerUnless(token, "")})
+		return p.client.RPC.Models.List(ctx,
+			&rpc.ModelsListRequest{GitHubToken: pointerUnless(token, "")})
 	})
 	if err != nil {
 		return nil, internalError(fmt.Errorf("listing GitHub's models: %w%s", err, signInHint(err)))
@@ -74,7 +77,8 @@ func githubModel(m rpc.Model) adminapi.Model {
 		v.Vision = *s.Vision
 	}
 	if l := m.Capabilities.Limits; l != nil {
-		v.MaxPromptTokens, v.MaxContextTokens = int(deref(l.MaxPromptTokens)), int(deref(l.MaxContextWindowTokens))
+		v.MaxPromptTokens, v.MaxContextTokens = int(deref(l.MaxPromptTokens)),
+			int(deref(l.MaxContextWindowTokens))
 	}
 	if m.Policy != nil {
 		v.Policy = string(m.Policy.State)
@@ -82,8 +86,8 @@ func githubModel(m rpc.Model) adminapi.Model {
 	return v
 }
 
-// checkModel checks that a session may use GitHub's models, and that its model exists and knows its effort. An empty
-// model or effort is the runtime's choice.
+// checkModel checks that a session may use GitHub's models, and that its model exists and knows its
+// effort. An empty model or effort is the runtime's choice.
 func (r *Runtime) checkModel(ctx context.Context, p *process, model, effort, token string) error {
 	models, err := r.githubModels(ctx, p, token)
 	if err != nil {
@@ -118,7 +122,8 @@ func checkEffort(effort string, known []string) error {
 }
 
 func unknownModel(model string, have []string) error {
-	return invalidRequest("model: there is no model %q; there are %s", model, strings.Join(have, ", "))
+	return invalidRequest("model: there is no model %q; there are %s", model,
+		strings.Join(have, ", "))
 }
 
 // SetModel is [gateway.HostInfo].SetModel. The session keeps its history.
@@ -146,14 +151,16 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	s.mu.Lock()
 	wasModel, wasEffort := s.model, s.effort
 	if s.provider != nil {
-		effort = cmp.Or(effort, wasEffort) // on such an endpoint the runtime keeps the effort anyway
+		// on such an endpoint the runtime keeps the effort anyway
+		effort = cmp.Or(effort, wasEffort)
 	}
 	s.model, s.effort = model, effort // a session that is resumed from now on gets these
 	s.mu.Unlock()
 	err = execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
 		return c.sdk.SetModel(
 			ctx, s.runtimeModelName(model),
-			&sdk.SetModelOptions{ReasoningEffort: pointerUnless(effort, ""), ModelCapabilities: s.capabilities()},
+			&sdk.SetModelOptions{ReasoningEffort: pointerUnless(effort, ""),
+				ModelCapabilities: s.capabilities()},
 		)
 	})
 	if err != nil {

@@ -122,11 +122,14 @@ func TestOnlyModel(t *testing.T) {
 		"of the config": {Options{
 			ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a"},
 		}, gateway.StartRequest{}, "a"},
-		"of the list":          {Options{ProviderURL: model.URL}, gateway.StartRequest{}, scriptmodel.ModelID},
-		"of the request's own": {several, gateway.StartRequest{ProviderURL: model.URL}, scriptmodel.ModelID},
-		"named":                {several, gateway.StartRequest{Model: "b"}, "b"},
-		"named, not asked for": {Options{ProviderURL: "http://127.0.0.1:1/v1"}, gateway.StartRequest{Model: "c"}, "c"},
-		"GitHub's":             {Options{}, gateway.StartRequest{}, ""},
+		"of the list": {Options{ProviderURL: model.URL}, gateway.StartRequest{},
+			scriptmodel.ModelID},
+		"of the request's own": {several, gateway.StartRequest{ProviderURL: model.URL},
+			scriptmodel.ModelID},
+		"named": {several, gateway.StartRequest{Model: "b"}, "b"},
+		"named, not asked for": {Options{ProviderURL: "http://127.0.0.1:1/v1"},
+			gateway.StartRequest{Model: "c"}, "c"},
+		"GitHub's": {Options{}, gateway.StartRequest{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := New(tt.o)

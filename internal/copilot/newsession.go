@@ -25,7 +25,9 @@ type sessionOptions struct {
 
 // checkRequest returns the options of the session that a request starts. Errors are INVALID_JSON
 // for a fault of the request and INVALID_STATE for a fault of the config.
-func (r *Runtime) checkRequest(ctx context.Context, req gateway.StartRequest) (so sessionOptions, err error) {
+func (r *Runtime) checkRequest(
+	ctx context.Context, req gateway.StartRequest,
+) (so sessionOptions, err error) {
 	if so.cwd = req.CWD; so.cwd == "" {
 		if so.cwd, err = os.Getwd(); err != nil {
 			return so, internalError(fmt.Errorf("finding the working directory: %w", err))
@@ -44,7 +46,8 @@ func (r *Runtime) checkRequest(ctx context.Context, req gateway.StartRequest) (s
 		return so, err
 	}
 	if so.provider != nil {
-		if err := checkEndpoint(so.provider, so.profile.Model, so.profile.Provider.Models); err != nil {
+		if err := checkEndpoint(so.provider, so.profile.Model,
+			so.profile.Provider.Models); err != nil {
 			return so, err
 		}
 	}
@@ -55,7 +58,9 @@ func (r *Runtime) checkRequest(ctx context.Context, req gateway.StartRequest) (s
 }
 
 // newSession checks a request and makes a session of it, in no process yet.
-func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRequest) (*session, error) {
+func (r *Runtime) newSession(
+	ctx context.Context, id string, req gateway.StartRequest,
+) (*session, error) {
 	so, err := r.checkRequest(ctx, req)
 	if err != nil {
 		return nil, err
@@ -66,10 +71,10 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	}
 	s := &session{
 		r: r, o: so.options, log: r.log.With("session", id), id: id, cwd: so.cwd,
-		provider: so.provider, offeredModels: so.profile.Provider.Models, requestURL: req.ProviderURL,
-		githubToken: so.token, hasRequestToken: req.GitHubToken != "",
-		profile: req.Profile, firstModel: so.profile.Model, model: so.profile.Model, effort: so.profile.Effort,
-		outputDir: filepath.Join(dir, id),
+		provider: so.provider, offeredModels: so.profile.Provider.Models,
+		requestURL: req.ProviderURL, githubToken: so.token, hasRequestToken: req.GitHubToken != "",
+		profile: req.Profile, firstModel: so.profile.Model, model: so.profile.Model,
+		effort: so.profile.Effort, outputDir: filepath.Join(dir, id),
 	}
 	s.makeQueues()
 	if s.baseConfig, err = newBaseConfig(so.profile, so.cwd, s.outputDir); err != nil {
@@ -81,7 +86,8 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	}
 	s.faults = append(
 		s.o.limitProject(s.baseConfig, home),
-		instruct(s.baseConfig, so.profile.Instructions, home, append([]string{dir}, s.o.Secrets...))...,
+		instruct(s.baseConfig, so.profile.Instructions, home,
+			append([]string{dir}, s.o.Secrets...))...,
 	)
 	if s.o.ProjectHooks != nil {
 		hooks, faults := s.o.ProjectHooks(so.cwd)
@@ -99,7 +105,8 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	if r.o.SessionEnv != nil {
 		s.shellFile = shellFile(s.outputDir)
 		if err := os.WriteFile(s.shellFile, nil, 0o600); err != nil {
-			return nil, internalError(fmt.Errorf("making a file for the shell's environment: %w", err))
+			return nil, internalError(fmt.Errorf("making a file for the shell's environment: %w",
+				err))
 		}
 	}
 	return s, nil

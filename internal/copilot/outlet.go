@@ -15,9 +15,10 @@ import (
 	"tapgw/internal/proc"
 )
 
-// outlet checks a runtime's output on its way to the SDK, because the SDK allocates as much memory as a message
-// announces. The launcher sends the SDK's pipe to the gateway over a socket and gets another pipe for the runtime. The
-// gateway reads that pipe and passes on messages within the bounds. It kills a runtime that writes anything else.
+// outlet checks a runtime's output on its way to the SDK, because the SDK allocates as much memory
+// as a message announces. The launcher sends the SDK's pipe to the gateway over a socket and gets
+// another pipe for the runtime. The gateway reads that pipe and passes on messages within the
+// bounds. It kills a runtime that writes anything else.
 type outlet struct {
 	listener *net.UnixListener
 	running  sync.WaitGroup
@@ -105,7 +106,8 @@ func (o *outlet) fault() error {
 	return o.err
 }
 
-// close ends the outlet, whether or not somebody has the runtime's output open, and waits for its goroutine.
+// close ends the outlet, whether or not somebody has the runtime's output open, and waits for its
+// goroutine.
 func (o *outlet) close() {
 	_ = o.listener.Close()
 	o.mu.Lock()
@@ -120,7 +122,8 @@ func (o *outlet) close() {
 	o.running.Wait()
 }
 
-// exchangeOutput gives the gateway this process's standard output, and makes the pipe that comes back the new one.
+// exchangeOutput gives the gateway this process's standard output, and makes the pipe that comes
+// back the new one.
 func exchangeOutput(socket string) error {
 	address, release := proc.SocketAddress(socket)
 	pipe, err := net.DialUnix("unix", nil, address)
@@ -138,7 +141,8 @@ func exchangeOutput(socket string) error {
 	}
 	defer func() { _ = file.Close() }()
 	fd := int(file.Fd())
-	if err := unix.SetNonblock(fd, false); err != nil { // programs expect that writing their output blocks
+	// programs expect that writing their output blocks
+	if err := unix.SetNonblock(fd, false); err != nil {
 		return err
 	}
 	return unix.Dup2(fd, 1)

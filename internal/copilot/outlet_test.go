@@ -15,7 +15,8 @@ import (
 	"tapgw/internal/jsonrpc"
 )
 
-// envFakeRuntime makes the test program a runtime that answers until it is pinged, and then says what the variable has.
+// envFakeRuntime makes the test program a runtime that answers until it is pinged, and then says
+// what the variable has.
 const envFakeRuntime = "TAPGW_TEST_FAKE_RUNTIME"
 
 func fakeRuntime(fault string) {
@@ -41,21 +42,27 @@ func fakeRuntime(fault string) {
 			}
 			return
 		}
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"ok":true,"protocolVersion":3,"version":"9"}}`, request.ID)
+		body := fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":%s,"result":{"ok":true,"protocolVersion":3,"version":"9"}}`,
+			request.ID)
 		_, _ = os.Stdout.Write(jsonrpc.AppendFrame(nil, []byte(body)))
 	}
 }
 
-// TestOddOutputEndsTheRuntime: a runtime that announces more than there is memory, or never ends a line, is killed with
-// its reason, and takes no memory of the gateway.
+// TestOddOutputEndsTheRuntime: a runtime that announces more than there is memory, or never ends a
+// line, is killed with its reason, and takes no memory of the gateway.
 func TestOddOutputEndsTheRuntime(t *testing.T) {
 	const asked, atStart = "asked", "at the start"
 	for name, tt := range map[string]struct{ when, output, want string }{
-		"a length":            {asked, "Content-Length: 99999999999999\r\n\r\n", "it sent a message of 99999999999999 bytes, more than 64 MiB"},
-		"a flood":             {asked, "flood", "a line of more than 1024 bytes"},
-		"a text":              {asked, "Warning!\n", `"Warning!" is none: something else writes`},
-		"a length at start":   {atStart, "printf 'Content-Length: 99999999999999\\r\\n\\r\\n'; exec sleep 100", "more than 64 MiB"},
-		"a flood at start":    {atStart, "exec tr '\\0' x </dev/zero", "a line of more than 1024 bytes"},
+		"a length": {asked, "Content-Length: 99999999999999\r\n\r\n",
+			"it sent a message of 99999999999999 bytes, more than 64 MiB"},
+		"a flood": {asked, "flood", "a line of more than 1024 bytes"},
+		"a text":  {asked, "Warning!\n", `"Warning!" is none: something else writes`},
+		"a length at start": {atStart,
+			"printf 'Content-Length: 99999999999999\\r\\n\\r\\n'; exec sleep 100",
+			"more than 64 MiB"},
+		"a flood at start": {atStart, "exec tr '\\0' x </dev/zero",
+			"a line of more than 1024 bytes"},
 		"many lines at start": {atStart, "exec yes X:y", "more than 16 lines"},
 	} {
 		t.Run(name, func(t *testing.T) {

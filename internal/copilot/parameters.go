@@ -10,13 +10,14 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// parameters makes of a tool's schema one that reaches the model. Numbers stay as they are written. The error is that
-// of decoding the schema.
+// parameters makes of a tool's schema one that reaches the model. Numbers stay as they are written.
+// The error is that of decoding the schema.
 //
-// The runtime silently drops a tool whose schema has no "type": "object" at its top, and it loses alternatives and
-// references there, with the properties that they name. So all properties that they name become properties at the top,
-// and the description repeats the lost keywords, as the runtime itself does with keywords that model endpoints refuse.
-// The gateway checks arguments against the provider's own schema in any case.
+// The runtime silently drops a tool whose schema has no "type": "object" at its top, and it loses
+// alternatives and references there, with the properties that they name. So all properties that
+// they name become properties at the top, and the description repeats the lost keywords, as the
+// runtime itself does with keywords that model endpoints refuse. The gateway checks arguments
+// against the provider's own schema in any case.
 func parameters(raw protocol.Raw) (map[string]any, error) {
 	if len(raw) == 0 {
 		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
@@ -74,8 +75,8 @@ type flattener struct {
 	isRequired map[any]bool // the members of required
 }
 
-// member is a property of the object. If it is certain, it has one schema. Else it has the schemas of all alternatives
-// that name it.
+// member is a property of the object. If it is certain, it has one schema. Else it has the schemas
+// of all alternatives that name it.
 type member struct {
 	isCertain bool
 	schemas   []any
@@ -107,7 +108,8 @@ func (f *flattener) add(schema map[string]any, at position) {
 		}
 	}
 	inside := position{
-		isCertain: at.isCertain, isClosed: at.isClosed || schema["additionalProperties"] == false, depth: at.depth + 1,
+		isCertain: at.isCertain, isClosed: at.isClosed || schema["additionalProperties"] == false,
+		depth: at.depth + 1,
 	}
 	if ref, ok := schema["$ref"].(string); ok {
 		if target, ok := lookUp(f.root, ref).(map[string]any); ok {
@@ -135,7 +137,8 @@ func (f *flattener) addMember(name string, schema any, always bool) {
 	}
 }
 
-// properties returns the members. A member that alternatives describe differently gets an anyOf of all its schemas.
+// properties returns the members. A member that alternatives describe differently gets an anyOf of
+// all its schemas.
 func (f *flattener) properties() map[string]any {
 	properties := make(map[string]any, len(f.members))
 	for name, m := range f.members {
@@ -147,8 +150,8 @@ func (f *flattener) properties() map[string]any {
 	return properties
 }
 
-// lookUp follows a reference within the schema: "#" and a JSON pointer. It returns nil for any other reference, and for
-// one without a target.
+// lookUp follows a reference within the schema: "#" and a JSON pointer. It returns nil for any
+// other reference, and for one without a target.
 func lookUp(root any, ref string) any {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {

@@ -13,7 +13,8 @@ import (
 // object, and a tool may have that too.
 func FuzzParameters(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `{"type":["object","null"]}`, `{"$ref":"#/$defs/x","$defs":{"x":{"properties":{"a":true},"required":["a"]}}}`,
+		`{}`, `{"type":["object","null"]}`,
+		`{"$ref":"#/$defs/x","$defs":{"x":{"properties":{"a":true},"required":["a"]}}}`,
 		`{"oneOf":[{"properties":{"a":{"type":"string"}}},{"properties":{"a":{"type":"number"}}},true]}`,
 		`{"allOf":[{"anyOf":[{"properties":{"a":{}}}]},{"properties":{"a":{"const":1}}}],"additionalProperties":false}`,
 		`{"$ref":"#/allOf/0","allOf":[{"enum":[{}]}],"description":"x"}`,
@@ -53,7 +54,9 @@ func longSchemas() map[string]protocol.Raw {
 	}
 	return map[string]protocol.Raw{
 		"required": protocol.Raw(
-			`{"anyOf":[{}],"required":[` + list(150_000, func(i int) string { return fmt.Sprintf(`"p%d"`, i) }) + `]}`,
+			`{"anyOf":[{}],"required":[` + list(150_000, func(i int) string {
+				return fmt.Sprintf(`"p%d"`, i)
+			}) + `]}`,
 		),
 		"alternatives": protocol.Raw(`{"anyOf":[` + list(450, func(i int) string {
 			return `{"properties":{` + list(
@@ -72,8 +75,10 @@ func TestParametersOfLongSchemas(t *testing.T) {
 		}
 		required, _ := got["required"].([]any)
 		properties, _ := got["properties"].(map[string]any)
-		if name == "required" && len(required) != 150_000 || name == "alternatives" && len(properties) != 200 {
-			t.Errorf("%s: got %d required and %d properties, want 150000 or 200", name, len(required), len(properties))
+		if name == "required" && len(required) != 150_000 || name == "alternatives" &&
+			len(properties) != 200 {
+			t.Errorf("%s: got %d required and %d properties, want 150000 or 200", name,
+				len(required), len(properties))
 		}
 	}
 }

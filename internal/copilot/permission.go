@@ -27,7 +27,9 @@ import (
 // settingOf returns the setting of p for a kind of request: [configs.Allow], [configs.Deny],
 // [configs.Ask] or [configs.CWD]. It returns false for a kind that no key of [copilot.permissions]
 // covers.
-func settingOf(p *configs.Permissions, kind rpc.PermissionRequestKind) (setting string, known bool) {
+func settingOf(
+	p *configs.Permissions, kind rpc.PermissionRequestKind,
+) (setting string, known bool) {
 	setting, known = map[rpc.PermissionRequestKind]string{
 		rpc.PermissionRequestKindShell:      p.Shell,
 		rpc.PermissionRequestKindWrite:      p.Write,
@@ -41,9 +43,14 @@ func settingOf(p *configs.Permissions, kind rpc.PermissionRequestKind) (setting 
 	return setting, known
 }
 
-// patternVerdict judges a request by the patterns of p alone. why is the reason to give when the verdict is refused.
-func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd string) (v verdict, why string) {
-	forbids := func(key string) string { return key + " in [copilot.permissions] of tapgw.toml forbids it" }
+// patternVerdict judges a request by the patterns of p alone. why is the reason to give when the
+// verdict is refused.
+func patternVerdict(
+	p *configs.Permissions, req sdk.PermissionRequest, cwd string,
+) (v verdict, why string) {
+	forbids := func(key string) string {
+		return key + " in [copilot.permissions] of tapgw.toml forbids it"
+	}
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
 		v, pattern := commandVerdict(req, p.AllowCommands, p.DenyCommands)
@@ -67,14 +74,14 @@ func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd strin
 	return noVerdict, ""
 }
 
-// deferToPump leaves a request for permission unanswered. The pump answers it, because it sees requests in order with
-// the events that end them.
+// deferToPump leaves a request for permission unanswered. The pump answers it, because it sees
+// requests in order with the events that end them.
 func deferToPump(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.PermissionDecision, error) {
 	return &rpc.PermissionDecisionNoResult{}, nil
 }
 
-// answerPermission answers a request for permission on a goroutine of its own. The pump calls it. u is the call that
-// needs the permission; nil if no such call runs.
+// answerPermission answers a request for permission on a goroutine of its own. The pump calls it. u
+// is the call that needs the permission; nil if no such call runs.
 func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData, u *toolUse) {
 	if s.joined != 0 || deref(d.ResolvedByHook) {
 		return
@@ -84,11 +91,12 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData, u *t
 		if ctx.Err() != nil {
 			return // the runtime no longer waits
 		}
-		_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
-			return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(
-				ctx, &rpc.PermissionDecisionRequest{RequestID: d.RequestID, Result: decision},
-			)
-		})
+		_, err := ask(s.ctx, c.process, askTimeout,
+			func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
+				return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(
+					ctx, &rpc.PermissionDecisionRequest{RequestID: d.RequestID, Result: decision},
+				)
+			})
 		if err != nil {
 			s.log.Warn("a permission did not reach the runtime", "error", err)
 		}
@@ -97,7 +105,8 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData, u *t
 
 // PermitShell is [gateway.HostInfo].PermitShell.
 func (s *session) PermitShell(ctx context.Context, c gateway.ShellCommand) (denial string) {
-	return denialOf(s.decide(ctx, &rpc.PermissionRequestShell{FullCommandText: c.Line(), Intention: c.Why}, nil))
+	return denialOf(s.decide(ctx, &rpc.PermissionRequestShell{FullCommandText: c.Line(),
+		Intention: c.Why}, nil))
 }
 
 // PermitRead is [gateway.HostInfo].PermitRead.
@@ -105,9 +114,11 @@ func (s *session) PermitRead(ctx context.Context, path, why string) (denial stri
 	return denialOf(s.decide(ctx, &rpc.PermissionRequestRead{Path: path, Intention: why}, nil))
 }
 
-// decide answers a request by the policy, or by asking a person. u is the call that needs the permission; nil if the
-// request does not come from one.
-func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *toolUse) rpc.PermissionDecision {
+// decide answers a request by the policy, or by asking a person. u is the call that needs the
+// permission; nil if the request does not come from one.
+func (s *session) decide(
+	ctx context.Context, req sdk.PermissionRequest, u *toolUse,
+) rpc.PermissionDecision {
 	if req == nil {
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
@@ -146,7 +157,8 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *tool
 	answer, err := s.calls.Ask(ctx, q)
 	switch {
 	case errors.Is(err, gateway.ErrUnanswered) && why != "":
-		return reject("it is protected, " + why + "; a person must allow such a write, and nobody answered in time")
+		return reject("it is protected, " + why +
+			"; a person must allow such a write, and nobody answered in time")
 	case errors.Is(err, gateway.ErrUnanswered):
 		return reject("nobody answered in time (answer_timeout in [copilot] of tapgw.toml)")
 	case ctx.Err() != nil: // the runtime no longer waits
@@ -155,11 +167,13 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *tool
 		return reject(err.Error())
 	case answer.Denied():
 		reason := cmp.Or(answer.Text, "the user denied it")
-		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline shows the answer already
+		// the timeline shows the answer already
+		return &rpc.PermissionDecisionReject{Feedback: &reason}
 	}
 	if _, now := s.toolProvider(req); now != identity {
-		return reject(fmt.Sprintf("the answer was for the tool of provider %s, which is not there any more; "+
-			"call it again if another one has it", provider))
+		return reject(
+			fmt.Sprintf("the answer was for the tool of provider %s, which is not there any more; "+
+				"call it again if another one has it", provider))
 	}
 	if answer.Decision == adminapi.DecideSession {
 		for _, r := range asked {
@@ -208,17 +222,20 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
 		if s.containsTokens(absolute(read.Path, s.cwd)) {
-			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, which its policy allows nobody "+
-				"to read: name a file or directory that holds none; %s", read.Path, howToAllow(p, req)), false
+			return fmt.Sprintf(
+				"%s is, or holds, files with the gateway's tokens, which its policy allows nobody "+
+					"to read: name a file or directory that holds none; %s", read.Path,
+				howToAllow(p, req)), false
 		}
 		return "", false
 	}
-	return fmt.Sprintf("the gateway's policy allows reading inside %s only: %s", s.cwd, howToAllow(p, req)), false
+	return fmt.Sprintf("the gateway's policy allows reading inside %s only: %s", s.cwd,
+		howToAllow(p, req)), false
 }
 
-// containsTokens reports whether a path is or contains a file with a token of the gateway or of another session's
-// shell. The runtime's search tools see no hidden files in directories above, so a search of the working directory
-// itself is allowed.
+// containsTokens reports whether a path is or contains a file with a token of the gateway or of
+// another session's shell. The runtime's search tools see no hidden files in directories above, so
+// a search of the working directory itself is allowed.
 func (s *session) containsTokens(path string) bool {
 	dirs := s.o.Secrets
 	if s.outputDir != "" {
@@ -244,8 +261,8 @@ func (s *session) containsTokens(path string) bool {
 	return false
 }
 
-// protectedReason returns why a write needs a person's permission: files there make programs run. It is "" for other
-// requests.
+// protectedReason returns why a write needs a person's permission: files there make programs run.
+// It is "" for other requests.
 func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	write, ok := req.(*rpc.PermissionRequestWrite)
 	if !ok {
@@ -258,13 +275,14 @@ func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	return protect.Why(absolute(write.FileName, s.cwd), dirs...)
 }
 
-// approval identifies the requests that one answer for the session covers: the same command line, file, host, or tool
-// of the same provider.
+// approval identifies the requests that one answer for the session covers: the same command line,
+// file, host, or tool of the same provider.
 type approval struct {
 	kind rpc.PermissionRequestKind
 	what string // or the MCP server
 	tool string
-	// provider is the identity of the tool's provider: a tool of that name of another provider needs a new answer.
+	// provider is the identity of the tool's provider: a tool of that name of another provider
+	// needs a new answer.
 	provider string
 }
 
@@ -325,8 +343,8 @@ func (s *session) approve(req sdk.PermissionRequest) {
 	s.approvals[same] = true
 }
 
-// forgetApprovals removes the approvals of tools that another provider has now. When the approved provider comes back,
-// a person is asked again.
+// forgetApprovals removes the approvals of tools that another provider has now. When the approved
+// provider comes back, a person is asked again.
 func (s *session) forgetApprovals() {
 	s.mu.Lock()
 	given := slices.Collect(maps.Keys(s.approvals))
@@ -372,7 +390,9 @@ type wording struct{ question, detail, reason, scope string }
 // permissionQuestion puts a request to a person. It shows everything that would be done, because
 // the person allows all of it. provider is the provider whose tool it is about, or ""; others are
 // files that the write moves to the place of req.
-func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sdk.PermissionRequest) gateway.Question {
+func permissionQuestion(
+	req sdk.PermissionRequest, provider string, others ...sdk.PermissionRequest,
+) gateway.Question {
 	var w wording
 	tool := "this tool"
 	if provider != "" {
@@ -380,12 +400,14 @@ func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sd
 	}
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
-		w = wording{"May the session run this command?", req.FullCommandText, req.Intention, "this very command"}
+		w = wording{"May the session run this command?", req.FullCommandText, req.Intention,
+			"this very command"}
 		if warning := deref(req.Warning); warning != "" {
 			w.detail += "\n" + warning
 		}
 	case *rpc.PermissionRequestRead:
-		w = wording{"May the session read this?", visible.Line(req.Path), req.Intention, "this path"}
+		w = wording{"May the session read this?", visible.Line(req.Path), req.Intention,
+			"this path"}
 	case *rpc.PermissionRequestWrite:
 		detail := visible.Line(req.FileName) + "\n" + req.Diff
 		w = wording{"May the session write this file?", detail, req.Intention, "this file"}
@@ -397,7 +419,8 @@ func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sd
 			}
 		}
 	case *rpc.PermissionRequestURL:
-		w = wording{"May the session fetch this?", visible.Line(req.URL), req.Intention, "this host"}
+		w = wording{"May the session fetch this?", visible.Line(req.URL), req.Intention,
+			"this host"}
 		if u, err := weburl.Parse(req.URL); err == nil && u.Href != req.URL {
 			w.detail += "\nwhich is " + u.Href
 		}
@@ -406,7 +429,8 @@ func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sd
 		}
 	case *rpc.PermissionRequestMCP:
 		detail := req.ServerName + ": " + req.ToolName + " " + string(rawJSON(req.Args))
-		w = wording{question: "May the session call this MCP tool?", detail: detail, scope: "this tool"}
+		w = wording{question: "May the session call this MCP tool?", detail: detail,
+			scope: "this tool"}
 	case *rpc.PermissionRequestCustomTool:
 		detail := req.ToolName + " " + string(rawJSON(req.Args))
 		w = wording{question: "May the session call this tool?", detail: detail, scope: tool}
@@ -427,7 +451,8 @@ func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sd
 	}
 }
 
-// absolute makes a path absolute without cleaning it, because the meaning of ".." depends on the symlinks before it.
+// absolute makes a path absolute without cleaning it, because the meaning of ".." depends on the
+// symlinks before it.
 func absolute(path, dir string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -435,9 +460,9 @@ func absolute(path, dir string) string {
 	return dir + string(filepath.Separator) + path
 }
 
-// inside reports whether a path lies in a directory after symlinks are resolved. It must lie there for both meanings of
-// "..": the parent of a symlink's target, as for the system, and the parent of the symlink, as for programs that clean
-// paths first.
+// inside reports whether a path lies in a directory after symlinks are resolved. It must lie there
+// for both meanings of "..": the parent of a symlink's target, as for the system, and the parent of
+// the symlink, as for programs that clean paths first.
 func inside(path, dir string) bool {
 	if dir == "" {
 		return false
@@ -458,11 +483,12 @@ func inside(path, dir string) bool {
 	return true
 }
 
-// perProcess are places that mean something else to each process. The runtime, and the programs that it starts in the
-// session's directory, find other files there than the gateway does.
+// perProcess are places that mean something else to each process. The runtime, and the programs
+// that it starts in the session's directory, find other files there than the gateway does.
 var perProcess = []string{"/proc/self", "/proc/thread-self", "/dev/fd"}
 
-const perProcessReason = "the path leads through /proc/self or its like, which is another place for each process, so " +
+const perProcessReason = "the path leads through /proc/self or its like, which is another place " +
+	"for each process, so " +
 	"it can't be judged: name the place itself"
 
 // isPerProcess reports whether an absolute path leads through a place like /proc/self, by links

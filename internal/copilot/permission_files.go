@@ -31,8 +31,8 @@ const (
 // is in it. So a hook must judge their calls before they begin.
 var editTools = []string{toolPatch, toolCreate, "edit", "str_replace_editor"}
 
-// guardsEdits reports whether the session needs hooks for its own edits: reads are limited, and the model may be
-// offered a tool that edits files.
+// guardsEdits reports whether the session needs hooks for its own edits: reads are limited, and the
+// model may be offered a tool that edits files.
 func (s *session) guardsEdits() bool {
 	p := s.permissions()
 	if s.joined != 0 || p.Read == configs.Allow && len(p.DenyPaths) == 0 {
@@ -41,7 +41,9 @@ func (s *session) guardsEdits() bool {
 	return slices.ContainsFunc(editTools, func(tool string) bool {
 		names := []string{tool, "builtin:" + tool, "builtin:*", "*"}
 		isIn := func(patterns []string) bool {
-			return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(patterns, name) })
+			return slices.ContainsFunc(names, func(name string) bool {
+				return slices.Contains(patterns, name)
+			})
 		}
 		c := s.baseConfig
 		return (len(c.AvailableTools) == 0 || isIn(c.AvailableTools)) && !isIn(c.ExcludedTools)
@@ -70,7 +72,8 @@ func (u toolUse) changes() (changes []fileChange, err error) {
 			return nil, fmt.Errorf("the patch can't be read, so nothing of it is allowed: %w", err)
 		}
 		for _, f := range files {
-			changes = append(changes, fileChange{path: f.Path, target: f.Target, isCreate: f.Op == patch.Add})
+			changes = append(changes, fileChange{path: f.Path, target: f.Target,
+				isCreate: f.Op == patch.Add})
 		}
 		return changes, nil
 	}
@@ -78,14 +81,17 @@ func (u toolUse) changes() (changes []fileChange, err error) {
 	var create struct {
 		Text string `json:"file_text"`
 	}
-	_ = json.Unmarshal(u.args, &create) // without a text the question shows no content, and is asked again
+	// without a text the question shows no content, and is asked again
+	_ = json.Unmarshal(u.args, &create)
 	for _, path := range paths {
-		changes = append(changes, fileChange{path: path, isCreate: u.tool == toolCreate, content: create.Text})
+		changes = append(changes, fileChange{path: path, isCreate: u.tool == toolCreate,
+			content: create.Text})
 	}
 	return changes, err
 }
 
-// patch reads the patch of a call of apply_patch, which is the whole of the arguments, or their only field.
+// patch reads the patch of a call of apply_patch, which is the whole of the arguments, or their
+// only field.
 func (u toolUse) patch() ([]patch.File, error) {
 	text, ok := protocol.Text(u.args)
 	if !ok {
@@ -112,9 +118,9 @@ func (u toolUse) paths() ([]string, error) {
 	return paths, nil
 }
 
-// editDenial decides whether a call of the runtime's own edit tools may begin. Before the runtime asks for permission
-// to write, such a call reads the file that it changes and reveals whether the file that it creates exists. The result
-// is the reason of a denial; "" allows the call to begin.
+// editDenial decides whether a call of the runtime's own edit tools may begin. Before the runtime
+// asks for permission to write, such a call reads the file that it changes and reveals whether the
+// file that it creates exists. The result is the reason of a denial; "" allows the call to begin.
 func (s *session) editDenial(ctx context.Context, u toolUse) string {
 	if !slices.Contains(editTools, u.tool) {
 		return ""
@@ -143,11 +149,13 @@ func (s *session) editDenial(ctx context.Context, u toolUse) string {
 	return ""
 }
 
-// createDenial returns why the model may not learn whether a file is there: it may neither read nor write it. Where a
-// person decides about the write, the question comes now, before the runtime looks. The runtime asks again with the
-// content of the file; the answer counts for that too if it was shown.
+// createDenial returns why the model may not learn whether a file is there: it may neither read nor
+// write it. Where a person decides about the write, the question comes now, before the runtime
+// looks. The runtime asks again with the content of the file; the answer counts for that too if it
+// was shown.
 func (s *session) createDenial(ctx context.Context, path, content string) string {
-	if denial, mustAsk := s.policy(&rpc.PermissionRequestRead{Path: path}); denial == "" && !mustAsk {
+	if denial, mustAsk := s.policy(&rpc.PermissionRequestRead{Path: path}); denial == "" &&
+		!mustAsk {
 		return ""
 	}
 	write := &rpc.PermissionRequestWrite{FileName: path, Diff: content, NewFileContents: &content}
@@ -164,7 +172,8 @@ func (s *session) createDenial(ctx context.Context, path, content string) string
 // createdFile is a file that a person allowed to create, with the content that the question showed.
 type createdFile struct{ path, content string }
 
-// wasCreateAllowed reports whether a person has just allowed this very file, and forgets the answer.
+// wasCreateAllowed reports whether a person has just allowed this very file, and forgets the
+// answer.
 func (s *session) wasCreateAllowed(req sdk.PermissionRequest) bool {
 	write, ok := req.(*rpc.PermissionRequestWrite)
 	if !ok || deref(write.NewFileContents) == "" || write.RequiresManagedApproval() {
@@ -191,16 +200,16 @@ func denialOf(d rpc.PermissionDecision) string {
 	return "nobody is there who could allow it"
 }
 
-// related are further requests of a call: the runtime's own request names a single file, but the call may touch
-// several.
+// related are further requests of a call: the runtime's own request names a single file, but the
+// call may touch several.
 type related struct {
 	judged []sdk.PermissionRequest // if the policy denies one, the call is denied
 	asked  []sdk.PermissionRequest // a person is asked about them with the runtime's own
 }
 
-// relatedRequests finds the requests that the runtime does not make: of the other files that the call names. The
-// runtime asks about each file of a patch by the path where it will be; a person is asked with it about the path where
-// it was.
+// relatedRequests finds the requests that the runtime does not make: of the other files that the
+// call names. The runtime asks about each file of a patch by the path where it will be; a person is
+// asked with it about the path where it was.
 func (s *session) relatedRequests(req sdk.PermissionRequest, u *toolUse) (r related, err error) {
 	switch {
 	case callIDOf(req) == "":
@@ -245,7 +254,8 @@ func (s *session) relatedRequests(req sdk.PermissionRequest, u *toolUse) (r rela
 	return r, nil
 }
 
-// callIDOf returns the runtime's id of the call that needs to read or write a file; "" for other requests.
+// callIDOf returns the runtime's id of the call that needs to read or write a file; "" for other
+// requests.
 func callIDOf(req sdk.PermissionRequest) string {
 	switch req := req.(type) {
 	case *rpc.PermissionRequestRead:

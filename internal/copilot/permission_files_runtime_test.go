@@ -40,8 +40,9 @@ func readFile(path string) string {
 	return string(b)
 }
 
-// TestPatchIsJudgedByAllPaths: a patch moves nothing from where the session may not write or read, and is refused when
-// it can't be read, though the runtime asks about the place alone where a file will be.
+// TestPatchIsJudgedByAllPaths: a patch moves nothing from where the session may not write or read,
+// and is refused when it can't be read, though the runtime asks about the place alone where a file
+// will be.
 func TestPatchIsJudgedByAllPaths(t *testing.T) {
 	g := newRig(t, patchModel, func(o *Options) {
 		o.Permissions = configs.Permissions{
@@ -51,28 +52,36 @@ func TestPatchIsJudgedByAllPaths(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside.txt")
 	s := g.start()
 	tests := map[string]struct{ patch, want string }{
-		"from outside": {envelope("*** Update File: " + outside + "\n*** Move to: got\n@@\n-secret\n+x"), "write = "},
+		"from outside": {envelope("*** Update File: " + outside +
+			"\n*** Move to: got\n@@\n-secret\n+x"), "write = "},
 		"what is denied": {
 			envelope("*** Update File: .env\n*** Move to: got\n@@\n-secret\n+x"), "deny_paths",
 		},
 		"denied among others": {
-			envelope("*** Add File: got\n+x\n*** Update File: .env\n*** Move to: got2\n@@\n-secret\n+x"), "deny_paths",
+			envelope(
+				"*** Add File: got\n+x\n*** Update File: .env\n*** Move to: got2\n@@\n-secret\n+x"),
+			"deny_paths",
 		},
-		"removed":             {envelope("*** Add File: got\n+x\n*** Delete File: " + outside), "write = "},
-		"header after blanks": {envelope("*** Update File: ok\n  *** Move to: got\n@@\n-secret\n+x"), "can't be read"},
+		"removed": {envelope("*** Add File: got\n+x\n*** Delete File: " + outside),
+			"write = "},
+		"header after blanks": {envelope(
+			"*** Update File: ok\n  *** Move to: got\n@@\n-secret\n+x"), "can't be read"},
 		"behind a carriage return": {
 			envelope("*** Update File: ok\n@@\n-secret\n+x\r*** Update File: " + outside +
 				"\r*** Move to: got\r@@\n-secret\n+x\n*** Delete File: got"), "can't be read",
 		},
 		"removed behind a carriage return": {
-			envelope("*** Add File: got\n+a\r*** Delete File: .env\n*** Delete File: got"), "can't be read",
+			envelope("*** Add File: got\n+a\r*** Delete File: .env\n*** Delete File: got"),
+			"can't be read",
 		},
 		"here document": {"<<EOF\n" + envelope("*** Add File: got\n+x") + "\nEOF", "can't be read"},
 	}
 	for name, tt := range tests {
-		for form, args := range map[string]any{"freeform": tt.patch, "in JSON": map[string]string{"input": tt.patch}} {
+		for form, args := range map[string]any{"freeform": tt.patch,
+			"in JSON": map[string]string{"input": tt.patch}} {
 			t.Run(name+", "+form, func(t *testing.T) {
-				for _, path := range []string{outside, filepath.Join(g.cwd, ".env"), filepath.Join(g.cwd, "ok")} {
+				for _, path := range []string{outside, filepath.Join(g.cwd, ".env"),
+					filepath.Join(g.cwd, "ok")} {
 					write(t, path, "secret\n")
 				}
 				s.turn(call("apply_patch", args))
@@ -80,7 +89,8 @@ func TestPatchIsJudgedByAllPaths(t *testing.T) {
 					t.Errorf("the patch: %q, want %q in it", said, tt.want)
 				}
 				for path, want := range map[string]string{
-					outside: "secret\n", g.cwd + "/.env": "secret\n", g.cwd + "/ok": "secret\n", g.cwd + "/got": "",
+					outside: "secret\n", g.cwd + "/.env": "secret\n", g.cwd + "/ok": "secret\n",
+					g.cwd + "/got":  "",
 					g.cwd + "/got2": "",
 				} {
 					if got := readFile(path); got != want {
@@ -90,15 +100,17 @@ func TestPatchIsJudgedByAllPaths(t *testing.T) {
 			})
 		}
 	}
-	s.turn(call("apply_patch", envelope("*** Update File: ok\n*** Move to: moved\n@@\n-secret\n+x\n"+
-		"*** Add File: new\n+y")))
-	if readFile(g.cwd+"/moved") != "x\n" || readFile(g.cwd+"/new") != "y\n" || readFile(g.cwd+"/ok") != "" {
+	s.turn(call("apply_patch",
+		envelope("*** Update File: ok\n*** Move to: moved\n@@\n-secret\n+x\n"+
+			"*** Add File: new\n+y")))
+	if readFile(g.cwd+"/moved") != "x\n" || readFile(g.cwd+"/new") != "y\n" ||
+		readFile(g.cwd+"/ok") != "" {
 		t.Errorf("a patch of files that may be written: %q, want its files", s.lastSaid())
 	}
 }
 
-// TestMoveIsAskedWhole: a person is asked about the file that moves with the place where it goes, and an answer for the
-// session covers no other file.
+// TestMoveIsAskedWhole: a person is asked about the file that moves with the place where it goes,
+// and an answer for the session covers no other file.
 func TestMoveIsAskedWhole(t *testing.T) {
 	g := newRig(t, patchModel, func(o *Options) { o.Permissions.Write = configs.Ask })
 	s := g.start()
@@ -109,7 +121,8 @@ func TestMoveIsAskedWhole(t *testing.T) {
 	}
 	for _, name := range []string{"a", "b"} {
 		write(t, filepath.Join(g.cwd, name), "secret\n")
-		s.turn(call("apply_patch", envelope("*** Update File: "+name+"\n*** Move to: c\n@@\n-secret\n+x")))
+		s.turn(call("apply_patch",
+			envelope("*** Update File: "+name+"\n*** Move to: c\n@@\n-secret\n+x")))
 		if got := readFile(g.cwd + "/c"); got != "x\n" {
 			t.Errorf("%s moved: c has %q, %q, want x", name, got, s.lastSaid())
 		}
@@ -121,19 +134,22 @@ func TestMoveIsAskedWhole(t *testing.T) {
 		}
 	}
 	if len(asked) != 2 {
-		t.Errorf("a person was asked %d times, want 2: the second file was never shown before", len(asked))
+		t.Errorf("a person was asked %d times, want 2: the second file was never shown before",
+			len(asked))
 	}
 }
 
-// TestEditsTellNothing: a call that edits a file which the session may not read gets one answer, whatever it guesses of
-// the file, and also if a sub-agent makes it.
+// TestEditsTellNothing: a call that edits a file which the session may not read gets one answer,
+// whatever it guesses of the file, and also if a sub-agent makes it.
 func TestEditsTellNothing(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside.txt")
 	write(t, outside, "secret\n")
 	for name, change := range map[string][]func(*Options){
 		"edit": nil, "apply_patch": {patchModel},
-		"writes allowed":              {func(o *Options) { o.Permissions.Write = configs.Allow }},
-		"writes allowed, apply_patch": {patchModel, func(o *Options) { o.Permissions.Write = configs.Allow }},
+		"writes allowed": {func(o *Options) { o.Permissions.Write = configs.Allow }},
+		"writes allowed, apply_patch": {patchModel, func(o *Options) {
+			o.Permissions.Write = configs.Allow
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secrets := make([]string, 1)
@@ -149,14 +165,17 @@ func TestEditsTellNothing(t *testing.T) {
 				write(t, path, "secret\n")
 				said := map[string]bool{}
 				for _, guess := range []string{"secret", "wrong"} {
-					prompt := call("edit", map[string]string{"path": path, "old_str": guess, "new_str": "x"})
+					prompt := call("edit", map[string]string{"path": path, "old_str": guess,
+						"new_str": "x"})
 					if strings.Contains(name, "apply_patch") {
-						prompt = call("apply_patch", envelope("*** Update File: "+path+"\n@@\n-"+guess+"\n+x"))
+						prompt = call("apply_patch",
+							envelope("*** Update File: "+path+"\n@@\n-"+guess+"\n+x"))
 					}
 					s.turn(prompt)
 					said[s.lastSaid()] = true
 					s.turn(call("task", map[string]string{
-						"description": "look", "name": "looker", "agent_type": "general-purpose", "mode": "sync",
+						"description": "look", "name": "looker", "agent_type": "general-purpose",
+						"mode":   "sync",
 						"prompt": prompt,
 					}))
 					said[s.lastSaid()] = true
@@ -168,7 +187,8 @@ func TestEditsTellNothing(t *testing.T) {
 					}
 				}
 				if denied != len(said) || len(said) > 2 {
-					t.Errorf("guesses about %s: %v, want a denial for each, and the same", path, said)
+					t.Errorf("guesses about %s: %v, want a denial for each, and the same", path,
+						said)
 				}
 				if readFile(path) != "secret\n" {
 					t.Errorf("%s was changed, want it as it was", path)
@@ -178,8 +198,8 @@ func TestEditsTellNothing(t *testing.T) {
 	}
 }
 
-// TestCreateTellsNothing: where a session may neither read nor write, creating a file does not tell whether one is
-// there.
+// TestCreateTellsNothing: where a session may neither read nor write, creating a file does not tell
+// whether one is there.
 func TestCreateTellsNothing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "there"), "x")
@@ -187,7 +207,8 @@ func TestCreateTellsNothing(t *testing.T) {
 	s := g.start()
 	var said []string
 	for _, name := range []string{"there", "none", "no/none"} {
-		s.turn(call("create", map[string]string{"path": filepath.Join(dir, name), "file_text": "y"}))
+		s.turn(call("create", map[string]string{"path": filepath.Join(dir, name),
+			"file_text": "y"}))
 		said = append(said, s.lastSaid())
 	}
 	if said[0] != said[1] || said[1] != said[2] || !strings.Contains(said[0], "write = ") {
@@ -198,12 +219,14 @@ func TestCreateTellsNothing(t *testing.T) {
 		"path": filepath.Join(g.cwd, "mine"), "old_str": "none", "new_str": "x",
 	}))
 	if !strings.Contains(s.lastSaid(), "No match") {
-		t.Errorf("an edit of a file that may be read: %q, want the runtime's own answer", s.lastSaid())
+		t.Errorf("an edit of a file that may be read: %q, want the runtime's own answer",
+			s.lastSaid())
 	}
 }
 
-// TestCreateIsAskedFirst: where a person decides about a write, the runtime does not look whether a file that the
-// session may not read is there before the person has answered. The answer covers the write that was shown.
+// TestCreateIsAskedFirst: where a person decides about a write, the runtime does not look whether a
+// file that the session may not read is there before the person has answered. The answer covers the
+// write that was shown.
 func TestCreateIsAskedFirst(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "there"), "x")
@@ -216,26 +239,31 @@ func TestCreateIsAskedFirst(t *testing.T) {
 		return gateway.Answer{Decision: decision}, nil
 	}
 	create := func(name string) (said string) {
-		s.turn(call("create", map[string]string{"path": filepath.Join(dir, name), "file_text": "content\n"}))
+		s.turn(call("create", map[string]string{"path": filepath.Join(dir, name),
+			"file_text": "content\n"}))
 		return s.lastSaid()
 	}
 	there, none := create("there"), create("none")
 	if there != none || len(asked) != 2 || !strings.Contains(asked[0], "content") {
-		t.Errorf("creating a file that is there: %q, and another: %q, asked %q; want the same, each asked with its content",
+		t.Errorf(
+			"creating a file that is there: %q, and another: %q, asked %q; want the same, each asked with its content",
 			there, none, asked)
 	}
 	decision = "once"
 	create("new")
 	if got := readFile(filepath.Join(dir, "new")); got != "content\n" || len(asked) != 3 {
-		t.Errorf("creating a file as allowed: it has %q after %d questions, want it made after one more",
+		t.Errorf(
+			"creating a file as allowed: it has %q after %d questions, want it made after one more",
 			got, len(asked))
 	}
 }
 
-// TestSearchFindsNothingDenied: a search reads no file of deny_paths, whatever narrows it, hidden files and links to
-// the directory among them.
+// TestSearchFindsNothingDenied: a search reads no file of deny_paths, whatever narrows it, hidden
+// files and links to the directory among them.
 func TestSearchFindsNothingDenied(t *testing.T) {
-	g := newRig(t, readsAll, func(o *Options) { o.Permissions.DenyPaths = []string{"**/.env", "private/**"} })
+	g := newRig(t, readsAll, func(o *Options) {
+		o.Permissions.DenyPaths = []string{"**/.env", "private/**"}
+	})
 	for _, name := range []string{"a/.env", "b/c/.env", "private/key", "src/main.go"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(g.cwd, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -249,25 +277,32 @@ func TestSearchFindsNothingDenied(t *testing.T) {
 	}
 	s := g.start()
 	for _, args := range []map[string]any{
-		{}, {"glob": "*.go"}, {"glob": ".env"}, {"path": "a"}, {"path": "b"}, {"path": "link"}, {"path": "private"},
-		{"paths": []string{"src", "a"}}, {"output_mode": "count"}, {"path": "src/.."}, {"path": g.cwd},
+		{}, {"glob": "*.go"}, {"glob": ".env"}, {"path": "a"}, {"path": "b"}, {"path": "link"},
+		{"path": "private"},
+		{"paths": []string{"src", "a"}}, {"output_mode": "count"}, {"path": "src/.."},
+		{"path": g.cwd},
 	} {
 		if args["output_mode"] == nil {
 			args["output_mode"] = "content"
 		}
 		args["pattern"] = "find me"
 		s.turn(call("grep", args))
-		if said := s.lastSaid(); strings.Contains(said, "find me") || !strings.Contains(said, "deny_paths") {
+		if said := s.lastSaid(); strings.Contains(said, "find me") ||
+			!strings.Contains(said, "deny_paths") {
 			t.Errorf("grep %v: %q, want it denied by deny_paths", args, said)
 		}
 	}
 	for _, path := range []string{"/proc/self/cwd", "away", "src/../away"} {
-		s.turn(call("grep", map[string]any{"pattern": "find me", "path": path, "output_mode": "content"}))
-		if said := s.lastSaid(); strings.Contains(said, "find me") || !strings.Contains(said, "another place") {
-			t.Errorf("grep in %s, which is the session's directory for ripgrep alone: %q, want it denied", path, said)
+		s.turn(call("grep", map[string]any{"pattern": "find me", "path": path,
+			"output_mode": "content"}))
+		if said := s.lastSaid(); strings.Contains(said, "find me") ||
+			!strings.Contains(said, "another place") {
+			t.Errorf(
+				"grep in %s, which is the session's directory for ripgrep alone: %q, want it denied", path, said)
 		}
 	}
-	s.turn(call("grep", map[string]any{"pattern": "find me", "paths": []string{"src"}, "output_mode": "content"}))
+	s.turn(call("grep", map[string]any{"pattern": "find me", "paths": []string{"src"},
+		"output_mode": "content"}))
 	if said := s.lastSaid(); !strings.Contains(said, "find me src/main.go") {
 		t.Errorf("grep in a directory without such files: %q, want what it finds", said)
 	}

@@ -34,15 +34,15 @@ func (a *asker) Note(adminapi.LogLevel, string) {}
 func sessionWith(t *testing.T, p configs.Permissions) (*session, *asker) {
 	t.Helper()
 	a := &asker{decision: adminapi.DecideOnce}
-	s := &session{cwd: t.TempDir(), o: &Options{Permissions: p.WithDefaults()}, calls: a, ready: make(chan struct{}),
-		log: slog.New(slog.DiscardHandler), lines: newQueue[line]()}
+	s := &session{cwd: t.TempDir(), o: &Options{Permissions: p.WithDefaults()}, calls: a,
+		ready: make(chan struct{}), log: slog.New(slog.DiscardHandler), lines: newQueue[line]()}
 	s.ctx = t.Context()
 	close(s.ready)
 	return s, a
 }
 
-// TestPermitRead: what the gateway reads for a session's model passes the session's permissions for reads, and the
-// denial is the same whether the file is there or not.
+// TestPermitRead: what the gateway reads for a session's model passes the session's permissions for
+// reads, and the denial is the same whether the file is there or not.
 func TestPermitRead(t *testing.T) {
 	s, a := sessionWith(t, configs.Permissions{DenyPaths: []string{"**/.env"}})
 	s.o.Secrets = []string{filepath.Join(s.cwd, "tap")}
@@ -50,8 +50,9 @@ func TestPermitRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"notes": "", ".env": "deny_paths", "sub/.env": "deny_paths", "../x": "allows reading inside",
-		"tap/.admin-token": "tokens", "tap/none": "tokens", "tap": "tokens",
+		"notes": "", ".env": "deny_paths", "sub/.env": "deny_paths",
+		"../x": "allows reading inside", "tap/.admin-token": "tokens", "tap/none": "tokens",
+		"tap": "tokens",
 	} {
 		for _, there := range []bool{false, true} {
 			if there && want != "" && path != "tap" && path != "../x" {
@@ -85,10 +86,12 @@ func TestPermitRead(t *testing.T) {
 	}
 }
 
-// TestRequestsOfACall: a request is judged by all files that its call names, and refused when the call is not known or
-// can't be read.
+// TestRequestsOfACall: a request is judged by all files that its call names, and refused when the
+// call is not known or can't be read.
 func TestRequestsOfACall(t *testing.T) {
-	quote := func(lines string) protocol.Raw { return rawJSON("*** Begin Patch\n" + lines + "\n*** End Patch") }
+	quote := func(lines string) protocol.Raw {
+		return rawJSON("*** Begin Patch\n" + lines + "\n*** End Patch")
+	}
 	const out = "/elsewhere/x"
 	read := func(path string) rpc.PermissionRequest {
 		return &rpc.PermissionRequestRead{Path: path, ToolCallID: new("c")}
@@ -101,28 +104,39 @@ func TestRequestsOfACall(t *testing.T) {
 		use  *toolUse
 		want string // of the denial; "" when it is allowed
 	}{
-		"plain":        {read("a"), &toolUse{"view", protocol.Raw(`{"path":"a"}`)}, ""},
-		"another path": {read("a"), &toolUse{"grep", protocol.Raw(`{"paths":["a","` + out + `"]}`)}, "reading inside"},
+		"plain": {read("a"), &toolUse{"view", protocol.Raw(`{"path":"a"}`)}, ""},
+		"another path": {read("a"), &toolUse{"grep", protocol.Raw(`{"paths":["a","` + out + `"]}`)},
+			"reading inside"},
 		"unknown call": {read("a"), nil, "not known"},
 		"of no call":   {&rpc.PermissionRequestRead{Path: "a"}, nil, ""},
 		"written":      {write("a"), &toolUse{"create", protocol.Raw(`{"path":"a"}`)}, ""},
 		"written, another path": {
-			write("a"), &toolUse{"edit", protocol.Raw(`{"path":"a","file_path":"` + out + `"}`)}, "write = ",
+			write("a"), &toolUse{"edit", protocol.Raw(`{"path":"a","file_path":"` + out + `"}`)},
+			"write = ",
 		},
-		"patch": {write("b"), &toolUse{toolPatch, quote("*** Update File: a\n*** Move to: b\n-x")}, ""},
+		"patch": {write("b"), &toolUse{toolPatch, quote("*** Update File: a\n*** Move to: b\n-x")},
+			""},
 		"moved out": {
-			write(out), &toolUse{toolPatch, quote("*** Update File: a\n*** Move to: " + out + "\n-x")}, "write = ",
+			write(out),
+			&toolUse{toolPatch, quote("*** Update File: a\n*** Move to: " + out + "\n-x")},
+			"write = ",
 		},
 		"moved in": {
-			write("b"), &toolUse{toolPatch, quote("*** Update File: " + out + "\n*** Move to: b\n-x")}, "write = ",
+			write("b"),
+			&toolUse{toolPatch, quote("*** Update File: " + out + "\n*** Move to: b\n-x")},
+			"write = ",
 		},
-		"not named":   {write("c"), &toolUse{toolPatch, quote("*** Add File: b\n+x")}, "does not name c"},
-		"odd patch":   {write("b"), &toolUse{toolPatch, quote("*** Add File: b\nx")}, "can't be read"},
-		"more fields": {write("b"), &toolUse{toolPatch, protocol.Raw(`{"input":"","path":"b"}`)}, "can't be read"},
+		"not named": {write("c"), &toolUse{toolPatch, quote("*** Add File: b\n+x")},
+			"does not name c"},
+		"odd patch": {write("b"), &toolUse{toolPatch, quote("*** Add File: b\nx")},
+			"can't be read"},
+		"more fields": {write("b"), &toolUse{toolPatch, protocol.Raw(`{"input":"","path":"b"}`)},
+			"can't be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := sessionWith(t, configs.Permissions{AllowWritePaths: []string{"**"}})
-			if got := denialOf(s.decide(t.Context(), tt.req, tt.use)); !strings.Contains(got, tt.want) ||
+			if got := denialOf(s.decide(t.Context(), tt.req, tt.use)); !strings.Contains(got,
+				tt.want) ||
 				(got == "") != (tt.want == "") {
 				t.Errorf("the denial: %q, want %q in it", got, tt.want)
 			}
@@ -130,8 +144,9 @@ func TestRequestsOfACall(t *testing.T) {
 	}
 }
 
-// TestCodeSearchIsJudged: the runtime's search of code on GitHub, about which it does not ask, needs the permission for
-// the address that it sends the query to, and a person who is asked sees the query.
+// TestCodeSearchIsJudged: the runtime's search of code on GitHub, about which it does not ask,
+// needs the permission for the address that it sends the query to, and a person who is asked sees
+// the query.
 func TestCodeSearchIsJudged(t *testing.T) {
 	search := toolUse{codeSearchTool, protocol.Raw(`{"repo":"a/b","query":"my words"}`)}
 	const here, elsewhere = "https://api.github.com/repos/a/", "https://api.github.com/repos/c/"
@@ -144,9 +159,11 @@ func TestCodeSearchIsJudged(t *testing.T) {
 		"by default":           {want: "allow_urls"},
 		"allowed":              {p: allowed},
 		"allowed by a pattern": {p: configs.Permissions{AllowURLs: []string{here}}},
-		"another repository":   {p: configs.Permissions{AllowURLs: []string{elsewhere}}, want: "allow_urls"},
+		"another repository": {p: configs.Permissions{AllowURLs: []string{elsewhere}},
+			want: "allow_urls"},
 		"denied by a pattern": {
-			p: configs.Permissions{URL: configs.Allow, DenyURLs: []string{"api.github.com"}}, want: "deny_urls",
+			p:    configs.Permissions{URL: configs.Allow, DenyURLs: []string{"api.github.com"}},
+			want: "deny_urls",
 		},
 		"asked":                  {p: configs.Permissions{URL: configs.Ask}},
 		"arguments of no search": {args: `{"repo":["a"]}`, p: allowed, want: "can't be read"},
@@ -164,19 +181,21 @@ func TestCodeSearchIsJudged(t *testing.T) {
 			isAsked := len(a.asked) == 1 && strings.Contains(a.asked[0].Detail, "a/b") &&
 				strings.Contains(a.asked[0].Detail, "my+words")
 			if isAsked != (tt.p.URL == configs.Ask) {
-				t.Errorf("a person was asked %+v, want the query in a question if the permission says ask", a.asked)
+				t.Errorf(
+					"a person was asked %+v, want the query in a question if the permission says ask", a.asked)
 			}
 		})
 	}
 }
 
-// TestTerminalDecidesAlone: in a terminal that the gateway joined by its port, the gateway's own permissions keep no
-// call from beginning, because the person there decides.
+// TestTerminalDecidesAlone: in a terminal that the gateway joined by its port, the gateway's own
+// permissions keep no call from beginning, because the person there decides.
 func TestTerminalDecidesAlone(t *testing.T) {
 	s, _ := sessionWith(t, configs.Permissions{})
 	s.joined = byPort
 	for tool, args := range map[string]string{
-		"edit": `{"path":"/x"}`, toolCreate: `{"path":"/x"}`, toolPatch: `"no patch"`, lspTool: `{}`,
+		"edit": `{"path":"/x"}`, toolCreate: `{"path":"/x"}`, toolPatch: `"no patch"`,
+		lspTool:        `{}`,
 		codeSearchTool: `{"repo":"a/b","query":"x"}`,
 	} {
 		if denial := s.unaskedDenial(t.Context(), toolUse{tool, protocol.Raw(args)}); denial != "" {

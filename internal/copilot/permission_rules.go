@@ -27,10 +27,13 @@ const (
 	refused                  // a pattern denies it
 )
 
-// commandVerdict judges a shell command line. It is refused if a pattern denies any command of it; denial is that
-// pattern. It is granted if patterns allow each command, and the line does nothing else as this program parses it (see
-// [shellrule.Allows]). The commands that the runtime found in the line only count against it.
-func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) (v verdict, denial string) {
+// commandVerdict judges a shell command line. It is refused if a pattern denies any command of it;
+// denial is that pattern. It is granted if patterns allow each command, and the line does nothing
+// else as this program parses it (see [shellrule.Allows]). The commands that the runtime found in
+// the line only count against it.
+func commandVerdict(
+	req *rpc.PermissionRequestShell, allow, deny []string,
+) (v verdict, denial string) {
 	var parts []string
 	for _, segment := range req.CommandSegments {
 		parts = append(parts, segment.FullCommandText)
@@ -57,8 +60,8 @@ func notAllowedPart(req *rpc.PermissionRequestShell, allow []string) string {
 	return part
 }
 
-// howToAllow names the part of a request that no pattern of p allows, the key for such a pattern, and last the setting
-// that allows every such request. Models read it, and people in the timeline.
+// howToAllow names the part of a request that no pattern of p allows, the key for such a pattern,
+// and last the setting that allows every such request. Models read it, and people in the timeline.
 func howToAllow(p *configs.Permissions, req sdk.PermissionRequest) string {
 	key, part, all := "", "", ""
 	switch req := req.(type) {
@@ -71,14 +74,15 @@ func howToAllow(p *configs.Permissions, req sdk.PermissionRequest) string {
 	case *rpc.PermissionRequestURL:
 		key, part, all = "allow_urls", "this address", "address"
 	default:
-		return fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`, req.Kind())
+		return fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`,
+			req.Kind())
 	}
 	return fmt.Sprintf(`%s in [copilot.permissions] of tapgw.toml has no pattern for %s; `+
 		`set %s = "allow" there to allow every %s`, key, cmp.Or(part, "it"), req.Kind(), all)
 }
 
-// pathVerdict judges a path. A denial counts for any way to read the path, an allowance must hold for all of them; see
-// inside.
+// pathVerdict judges a path. A denial counts for any way to read the path, an allowance must hold
+// for all of them; see inside.
 func pathVerdict(name, cwd string, allow, deny []string) verdict {
 	name = absolute(name, cwd)
 	ways := []string{filepath.Clean(name)}
@@ -105,14 +109,14 @@ func pathVerdict(name, cwd string, allow, deny []string) verdict {
 	return granted
 }
 
-// matchesPath reports whether one of the globs matches. A relative glob is relative to the session's directory, and ~/
-// is the user's home.
+// matchesPath reports whether one of the globs matches. A relative glob is relative to the
+// session's directory, and ~/ is the user's home.
 func matchesPath(globs []string, name, cwd string) bool {
 	return matchesGlob(pathGlobs(globs, cwd), name)
 }
 
-// pathGlobs returns the globs that absolute paths are compared with, each also with the symlinks of its fixed beginning
-// resolved.
+// pathGlobs returns the globs that absolute paths are compared with, each also with the symlinks of
+// its fixed beginning resolved.
 func pathGlobs(patterns []string, cwd string) (globs []string) {
 	home, err := os.UserHomeDir()
 	for _, pattern := range patterns {
@@ -136,8 +140,8 @@ func matchesGlob(globs []string, name string) bool {
 	})
 }
 
-// urlVerdict judges a URL as a browser reads it. A URL that no browser can read is refused, because no pattern can be
-// compared with it.
+// urlVerdict judges a URL as a browser reads it. A URL that no browser can read is refused, because
+// no pattern can be compared with it.
 func urlVerdict(s string, allow, deny []string) verdict {
 	u, err := weburl.Parse(s)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 func shell(text string, parts ...string) *rpc.PermissionRequestShell {
 	req := &rpc.PermissionRequestShell{FullCommandText: text}
 	for _, p := range parts {
-		req.CommandSegments = append(req.CommandSegments, rpc.PermissionRequestShellCommandSegment{FullCommandText: p})
+		req.CommandSegments = append(req.CommandSegments,
+			rpc.PermissionRequestShellCommandSegment{FullCommandText: p})
 	}
 	return req
 }
@@ -33,13 +34,15 @@ func TestCommandVerdict(t *testing.T) {
 	}{
 		{shell("git status", "git status"), granted},
 		{shell("git status --short", "git status --short"), granted},
-		{shell("cd /src; go test ./... 2>&1 | wc -l", "cd /src", "go test ./...", "wc -l"), granted},
+		{shell("cd /src; go test ./... 2>&1 | wc -l", "cd /src", "go test ./...", "wc -l"),
+			granted},
 		{shell("make test-short", "make test-short"), granted},
 		{shell("git status && make all", "git status", "make all"), noVerdict},
 		{shell("git log --output=FILE", "git log --output=FILE"), noVerdict},
 		// The runtime's parser saw one command; the shell runs another.
 		{
-			shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, `git status ${a="$"}${b="${a}(touch x)"}${b@P}`),
+			shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`,
+				`git status ${a="$"}${b="${a}(touch x)"}${b@P}`),
 			noVerdict,
 		},
 		{shell("git\fstatus\fx/evil.sh", "git\fstatus\fx/evil.sh"), noVerdict},
@@ -79,7 +82,8 @@ func TestPathVerdict(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"cwd/src/out": "../../other", "also": "other", "cwd/src/key": "../secret",
+	for link, to := range map[string]string{"cwd/src/out": "../../other", "also": "other",
+		"cwd/src/key":   "../secret",
 		"cwd/src/later": "../secret/later"} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
@@ -121,8 +125,8 @@ func TestPathVerdict(t *testing.T) {
 	}
 }
 
-// TestPathsOfEachProcess: a path that means another file to each process is refused, however it is written, and paths
-// that only look like one are not.
+// TestPathsOfEachProcess: a path that means another file to each process is refused, however it is
+// written, and paths that only look like one are not.
 func TestPathsOfEachProcess(t *testing.T) {
 	cwd := t.TempDir()
 	for link, to := range map[string]string{
@@ -153,7 +157,8 @@ func TestPathsOfEachProcess(t *testing.T) {
 }
 
 func TestURLVerdict(t *testing.T) {
-	allow := []string{"docs.example", "*.pkg.example", "https://api.example/v1/", "http://127.0.0.1:8080"}
+	allow := []string{"docs.example", "*.pkg.example", "https://api.example/v1/",
+		"http://127.0.0.1:8080"}
 	deny := []string{"evil.pkg.example", "docs.example/private", "[::1]", "10.0.0.1"}
 	for s, want := range map[string]verdict{
 		"https://docs.example/":                    granted,
@@ -212,7 +217,8 @@ func TestURLVerdict(t *testing.T) {
 	}
 }
 
-// A denial names what no pattern allows, the key for a pattern, and then the setting that allows everything.
+// A denial names what no pattern allows, the key for a pattern, and then the setting that allows
+// everything.
 func TestHowToAllow(t *testing.T) {
 	const file = " in [copilot.permissions] of tapgw.toml "
 	p := &configs.Permissions{AllowCommands: []string{"echo", "git log"}}

@@ -56,11 +56,13 @@ func TestTokensAreNotRead(t *testing.T) {
 	write(t, filepath.Join(g.cwd, "src", "x"), "adm-example")
 	s := g.start()
 	for _, call := range []string{
-		`grep {"pattern":"adm-","output_mode":"content"}`, `grep {"pattern":"adm-","path":".copilot","output_mode":"content"}`,
+		`grep {"pattern":"adm-","output_mode":"content"}`,
+		`grep {"pattern":"adm-","path":".copilot","output_mode":"content"}`,
 		fmt.Sprintf(`view {"path":%q}`, filepath.Join(secrets[0], ".admin-token")),
 	} {
 		s.turn("call:" + call)
-		if said := s.lastSaid(); strings.Contains(said, "SECRET") || !strings.Contains(said, "the gateway's tokens") {
+		if said := s.lastSaid(); strings.Contains(said, "SECRET") ||
+			!strings.Contains(said, "the gateway's tokens") {
 			t.Errorf(`%s: %q, want no "SECRET" in it and "the gateway's tokens" in it`, call, said)
 		}
 	}
@@ -77,7 +79,9 @@ func TestPermissionsByKind(t *testing.T) {
 		allow  func(*configs.Permissions)
 	}{
 		"shell": {
-			func(*rig) string { return `call:bash {"command":"echo done","description":"say done"}` },
+			func(*rig) string {
+				return `call:bash {"command":"echo done","description":"say done"}`
+			},
 			func(p *configs.Permissions) { p.Shell = configs.Allow },
 		},
 		"write": {func(g *rig) string {
@@ -118,7 +122,8 @@ func TestCustomToolsDenied(t *testing.T) {
 	})
 	s.turn("call:act")
 	if ran || !strings.Contains(s.lastSaid(), `set custom-tool = "allow"`) {
-		t.Errorf(`it ran: %t; the model said %q, want no run, and set custom-tool = "allow" in it`, ran, s.lastSaid())
+		t.Errorf(`it ran: %t; the model said %q, want no run, and set custom-tool = "allow" in it`,
+			ran, s.lastSaid())
 	}
 }
 

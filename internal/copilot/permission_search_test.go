@@ -20,7 +20,8 @@ func TestDeniedBelow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for from, to := range map[string]string{"plain/link": "../a/b/.env", "plain/dir": "../a", "named": "real"} {
+	for from, to := range map[string]string{"plain/link": "../a/b/.env", "plain/dir": "../a",
+		"named": "real"} {
 		if err := os.Symlink(to, filepath.Join(cwd, from)); err != nil {
 			t.Fatal(err)
 		}
@@ -32,17 +33,19 @@ func TestDeniedBelow(t *testing.T) {
 	}{
 		"two levels":              {"a", []string{"**/.env"}, true},
 		"the session's directory": {".", []string{"a/b/.env"}, true},
-		"beside":                  {"plain", []string{"**/.env", "a/**"}, false}, // the search follows no link
-		"by a link":               {"named", []string{"named/**"}, true},
-		"by its target":           {"named", []string{"real/*"}, true},
-		"a glob through a link":   {"real", []string{"named/key"}, true},
-		"no file":                 {"empty", []string{"empty/**"}, false},
-		"a file":                  {"plain/x", []string{"**"}, false},
-		"nothing":                 {"none", []string{"**"}, false},
+		// the search follows no link
+		"beside":                {"plain", []string{"**/.env", "a/**"}, false},
+		"by a link":             {"named", []string{"named/**"}, true},
+		"by its target":         {"named", []string{"real/*"}, true},
+		"a glob through a link": {"real", []string{"named/key"}, true},
+		"no file":               {"empty", []string{"empty/**"}, false},
+		"a file":                {"plain/x", []string{"**"}, false},
+		"nothing":               {"none", []string{"**"}, false},
 	} {
 		_, err := deniedBelow(filepath.Join(cwd, tt.root), cwd, tt.deny)
 		if errors.Is(err, errFound) != tt.want || err != nil && !tt.want {
-			t.Errorf("%s: deniedBelow(%s, %q) = %v, want found %v", name, tt.root, tt.deny, err, tt.want)
+			t.Errorf("%s: deniedBelow(%s, %q) = %v, want found %v", name, tt.root, tt.deny, err,
+				tt.want)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func TestInside(t *testing.T) {
 		}
 	}
 	for link, to := range map[string]string{
-		"dir/out": "../other", "dir/in": "a/b/c", "dir/deep": "a/b/c", "dir/nowhere": "../nowhere", "also": "dir",
+		"dir/out": "../other", "dir/in": "a/b/c", "dir/deep": "a/b/c", "dir/nowhere": "../nowhere",
+		"also":      "dir",
 		"dir/later": "a/later",
 	} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
@@ -69,8 +70,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// Without any setting, given its defaults or not, a session may read in its directory and do nothing else
-// that leaves the gateway.
+// Without any setting, given its defaults or not, a session may read in its directory and do
+// nothing else that leaves the gateway.
 func TestZeroPermissionsAreSafe(t *testing.T) {
 	dir := t.TempDir()
 	requests := []struct {
@@ -87,13 +88,15 @@ func TestZeroPermissionsAreSafe(t *testing.T) {
 		{&rpc.PermissionRequestHook{ToolName: "bash"}, false},
 		{&rpc.PermissionRequestExtensionManagement{}, false},
 	}
-	for name, p := range map[string]configs.Permissions{"zero": {}, "defaults": configs.Permissions{}.WithDefaults()} {
+	for name, p := range map[string]configs.Permissions{"zero": {},
+		"defaults": configs.Permissions{}.WithDefaults()} {
 		s := &session{cwd: dir, o: &Options{Permissions: p}}
 		for _, r := range requests {
 			denial, mustAsk := s.policy(r.req)
 			if got := denial == "" && !mustAsk; got != r.want {
 				t.Errorf(
-					"%s permissions, request of kind %q: got allowed %v (%q), want %v", name, r.req.Kind(), got, denial,
+					"%s permissions, request of kind %q: got allowed %v (%q), want %v", name,
+					r.req.Kind(), got, denial,
 					r.want,
 				)
 			}
@@ -105,7 +108,8 @@ func TestZeroPermissionsAreSafe(t *testing.T) {
 // allows, and denied where the policy denies it.
 func TestProtectedWritesAreAsked(t *testing.T) {
 	dir := t.TempDir()
-	err := errors.Join(os.Symlink(".git", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "a"), 0o755))
+	err := errors.Join(os.Symlink(".git", filepath.Join(dir, "link")),
+		os.Mkdir(filepath.Join(dir, "a"), 0o755))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +117,9 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 		s := &session{
 			cwd: dir,
 			o: &Options{
-				Permissions: p.WithDefaults(), Sources: func() []string { return []string{filepath.Join(dir, "mine")} },
+				Permissions: p.WithDefaults(), Sources: func() []string {
+					return []string{filepath.Join(dir, "mine")}
+				},
 			},
 		}
 		switch denial, ask := s.policy(&rpc.PermissionRequestWrite{FileName: path}); {
@@ -126,7 +132,8 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 	}
 	every := configs.Permissions{Write: configs.Deny, AllowWritePaths: []string{"**"}}
 	for _, path := range []string{
-		".git/config", ".GIT/hooks/x", "link/config", dir + "/.tapgw/tapgw.toml", "a/../.git/config", "mine/x.py",
+		".git/config", ".GIT/hooks/x", "link/config", dir + "/.tapgw/tapgw.toml",
+		"a/../.git/config", "mine/x.py",
 		".vscode/tasks.json",
 	} {
 		for name, p := range map[string]configs.Permissions{
@@ -145,7 +152,8 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 			t.Errorf("%s, denied by a pattern: %s, want %s", path, got, configs.Deny)
 		}
 	}
-	for name, p := range map[string]configs.Permissions{"allowed": {Write: configs.Allow}, "by a pattern": every} {
+	for name, p := range map[string]configs.Permissions{"allowed": {Write: configs.Allow},
+		"by a pattern": every} {
 		if got := decided(p, "src/x.go"); got != configs.Allow {
 			t.Errorf("an ordinary file, %s: %s, want %s", name, got, configs.Allow)
 		}
@@ -166,21 +174,24 @@ func TestReadsOfTokens(t *testing.T) {
 	}
 	s := &session{cwd: home, outputDir: filepath.Join(home, "private/session"),
 		o: &Options{
-			Permissions: configs.Permissions{}.WithDefaults(), Secrets: []string{filepath.Join(home, "run/tap")},
+			Permissions: configs.Permissions{}.WithDefaults(),
+			Secrets:     []string{filepath.Join(home, "run/tap")},
 		}}
 	for path, ok := range map[string]bool{
 		"notes/x": true, "notes": true, "run/mine": true, "new": true, "private/session": true,
 		"private/session/result.txt": true,
 		"run/tap/.admin-token":       false, "run/tap": false, "link/providers/x.token": false,
 		"notes/../link/.admin-token": false,
-		"run":                        false, "private/other.sh": false, "private": false, ".": false,
+		"run":                        false, "private/other.sh": false, "private": false,
+		".": false,
 	} {
 		if denial, _ := s.policy(&rpc.PermissionRequestRead{Path: path}); (denial == "") != ok {
 			t.Errorf("%s: %q, want none: %v", path, denial, ok)
 		}
 	}
 
-	// A prompt that attaches all of it attaches no token, and one that brings a file does, though it lies beside them.
+	// A prompt that attaches all of it attaches no token, and one that brings a file does, though
+	// it lies beside them.
 	upload := filepath.Join(home, "run/tap/uploads/1-a.txt")
 	if err := os.MkdirAll(filepath.Dir(upload), 0o700); err != nil {
 		t.Fatal(err)
@@ -192,16 +203,18 @@ func TestReadsOfTokens(t *testing.T) {
 	}
 	elsewhere := &session{cwd: t.TempDir(), o: s.o, outputDir: s.outputDir}
 	if _, err := elsewhere.attachments([]gateway.Attachment{
-		{Path: home}, {Path: filepath.Join(home, "run/tap/.admin-token")}, {Path: upload, Name: "a.txt"},
+		{Path: home}, {Path: filepath.Join(home, "run/tap/.admin-token")},
+		{Path: upload, Name: "a.txt"},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for path, ok := range map[string]bool{
-		"notes/x": true, "run/tap/uploads/1-a.txt": true, "run/tap/uploads": false, "run/tap/.admin-token": false,
-		"link/.admin-token": false, "run": false,
+		"notes/x": true, "run/tap/uploads/1-a.txt": true, "run/tap/uploads": false,
+		"run/tap/.admin-token": false, "link/.admin-token": false, "run": false,
 	} {
 		path = filepath.Join(home, path)
-		if denial, _ := elsewhere.policy(&rpc.PermissionRequestRead{Path: path}); (denial == "") != ok {
+		denial, _ := elsewhere.policy(&rpc.PermissionRequestRead{Path: path})
+		if (denial == "") != ok {
 			t.Errorf("%s, attached: %q, want none: %v", path, denial, ok)
 		}
 	}
@@ -219,30 +232,35 @@ func TestPermissionQuestionIsWhole(t *testing.T) {
 			len(q.Detail), len(long), q.Detail[max(0, len(q.Detail)-50):],
 		)
 	}
-	if strings.Contains(q.Message, "\n") || len(q.Message) > 1000 || !strings.Contains(q.Message, "to: look yyy") ||
-		!strings.Contains(q.Message, "left out") {
+	if strings.Contains(q.Message, "\n") || len(q.Message) > 1000 ||
+		!strings.Contains(q.Message, "to: look yyy") || !strings.Contains(q.Message, "left out") {
 		t.Errorf(
 			`the reasons: %q, want one line of at most 1000 bytes with "to: look yyy" and "left out" in it`,
 			q.Message,
 		)
 	}
 	q = permissionQuestion(
-		&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"}, "",
+		&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb",
+			Diff: strings.Repeat("+x\n", 9000) + "+END"}, "",
 	)
 	if !strings.HasPrefix(q.Detail, `a\x1b[2J\nb`+"\n+x") || !strings.HasSuffix(q.Detail, "+END") {
-		t.Errorf(`a file's name: %.40q, want %q at its start and "+END" at its end`, q.Detail, `a\x1b[2J\nb`+"\n+x")
+		t.Errorf(`a file's name: %.40q, want %q at its start and "+END" at its end`, q.Detail,
+			`a\x1b[2J\nb`+"\n+x")
 	}
-	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}, ""); !strings.Contains(
+	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"},
+		""); !strings.Contains(
 		q.Detail, "https:ｅvil.example\nwhich is https://evil.example/",
 	) {
-		t.Errorf("a URL: %q, want %q in it", q.Detail, "https:ｅvil.example\nwhich is https://evil.example/")
+		t.Errorf("a URL: %q, want %q in it", q.Detail,
+			"https:ｅvil.example\nwhich is https://evil.example/")
 	}
 }
 
 // An answer for the session holds for a file until that makes programs run.
 func TestApprovalsOfProtectedFiles(t *testing.T) {
 	s := &session{cwd: t.TempDir(), o: &Options{}}
-	plain, config := &rpc.PermissionRequestWrite{FileName: "a.go"}, &rpc.PermissionRequestWrite{FileName: ".git/config"}
+	plain, config := &rpc.PermissionRequestWrite{FileName: "a.go"},
+		&rpc.PermissionRequestWrite{FileName: ".git/config"}
 	s.approve(plain)
 	s.approve(config)
 	if !s.isApproved(plain) {
@@ -276,22 +294,23 @@ func (o *toolOwners) Ask(_ context.Context, q gateway.Question) (gateway.Answer,
 	return gateway.Answer{Decision: adminapi.DecideSession}, nil
 }
 
-// An answer for the session holds for one provider's tool, and ends when another provider takes its place.
+// An answer for the session holds for one provider's tool, and ends when another provider takes its
+// place.
 func TestApprovalIsOfItsProvider(t *testing.T) {
 	ready := make(chan struct{})
 	close(ready)
 	owners := &toolOwners{of: map[string]string{"deploy": "alpha1"}}
-	s := &session{o: &Options{Permissions: configs.Permissions{CustomTool: configs.Ask}}, calls: owners, ready: ready,
-		ctx: t.Context(), log: slog.New(slog.DiscardHandler), toolsChanged: make(chan struct{}),
-		lines: newQueue[line]()}
+	s := &session{o: &Options{Permissions: configs.Permissions{CustomTool: configs.Ask}},
+		calls: owners, ready: ready, ctx: t.Context(), log: slog.New(slog.DiscardHandler),
+		toolsChanged: make(chan struct{}), lines: newQueue[line]()}
 	call := func(step string, wantAsked int, wantAllowed bool) {
 		t.Helper()
 		owners.asked = nil
 		d := s.decide(t.Context(), &rpc.PermissionRequestCustomTool{ToolName: "deploy"}, nil)
 		_, isAllowed := d.(*rpc.PermissionDecisionApproveOnce)
 		if len(owners.asked) != wantAsked || isAllowed != wantAllowed {
-			t.Errorf("%s: asked %d times, allowed %v; want %d and %v", step, len(owners.asked), isAllowed, wantAsked,
-				wantAllowed)
+			t.Errorf("%s: asked %d times, allowed %v; want %d and %v", step, len(owners.asked),
+				isAllowed, wantAsked, wantAllowed)
 		}
 	}
 	changeTo := func(identity string) {
@@ -301,7 +320,8 @@ func TestApprovalIsOfItsProvider(t *testing.T) {
 		}
 	}
 	call("the first call", 1, true)
-	if q := owners.asked[0]; !strings.Contains(q.Message, "(session: this tool of provider alpha from now on)") {
+	if q := owners.asked[0]; !strings.Contains(q.Message,
+		"(session: this tool of provider alpha from now on)") {
 		t.Errorf("the question %q does not say whose tool it is", q.Message)
 	}
 	call("the next call", 0, true)
@@ -319,11 +339,12 @@ func TestApprovalIsOfItsProvider(t *testing.T) {
 	call("and is asked about itself", 1, true)
 }
 
-// A rule that allows a command allows it where the session's shell begins. Elsewhere it is another program, and a
-// denial holds everywhere.
+// A rule that allows a command allows it where the session's shell begins. Elsewhere it is another
+// program, and a denial holds everywhere.
 func TestShellRulesKnowTheDirectory(t *testing.T) {
 	s := &session{cwd: "/p", o: &Options{Permissions: configs.Permissions{
-		Shell: configs.Deny, AllowCommands: []string{"./check.sh", "make test", "cd"}, DenyCommands: []string{"rm"},
+		Shell: configs.Deny, AllowCommands: []string{"./check.sh", "make test", "cd"},
+		DenyCommands: []string{"rm"},
 	}}}
 	for _, tt := range []struct {
 		command gateway.ShellCommand

@@ -24,8 +24,8 @@ import (
 
 // Sessions on the runtime's disk: their metadata, their list, and how they are resumed.
 
-// The keys of a session's metadata in the runtime, from which the next gateway resumes the session. Secrets are not
-// stored.
+// The keys of a session's metadata in the runtime, from which the next gateway resumes the session.
+// Secrets are not stored.
 const (
 	metaHost     = "tapgw/host"
 	metaLabel    = "tapgw/label"
@@ -49,17 +49,20 @@ func (s *session) metadata() map[string]string {
 	s.mu.Unlock()
 	at, _ := git.Of(s.cwd)
 	return map[string]string{
-		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model, metaEffort: effort,
+		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model,
+		metaEffort:     effort,
 		metaEndpoint:   s.requestURL,
 		metaRepository: at.Repository, metaBranch: at.Branch,
 		metaToken: map[bool]string{true: tokenOwn}[s.hasRequestToken],
 	}
 }
 
-// storeMetadata stores values in the session's metadata. Runtimes without metadata keep a session all the same.
+// storeMetadata stores values in the session's metadata. Runtimes without metadata keep a session
+// all the same.
 func (s *session) storeMetadata(ctx context.Context, c *conn, set map[string]string) error {
 	err := execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
-		_, err := c.sdk.RPC.Metadata.UpdateClientMetadata(ctx, &rpc.MetadataUpdateClientMetadataRequest{Set: set})
+		_, err := c.sdk.RPC.Metadata.UpdateClientMetadata(ctx,
+			&rpc.MetadataUpdateClientMetadataRequest{Set: set})
 		return err
 	})
 	if err != nil && !methodNotFound(err) {
@@ -81,15 +84,19 @@ func (s *session) SetLabel(ctx context.Context, label string) error {
 }
 
 // Persisted implements [gateway.PersistentStarter].
-func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]adminapi.Persisted, error) {
+func (r *Runtime) Persisted(
+	ctx context.Context, f gateway.PersistedFilter,
+) ([]adminapi.Persisted, error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
 		return nil, internalError(err)
 	}
-	// The runtime knows the repository only of sessions in a terminal, so the filter by repository is ours.
-	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) ([]sdk.SessionMetadata, error) {
+	// The runtime knows the repository only of sessions in a terminal, so the filter by repository
+	// is ours.
+	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) ([]sdk.SessionMetadata,
+		error) {
 		return p.client.ListSessions(ctx, &sdk.SessionListFilter{WorkingDirectory: f.CWD})
 	})
 	if err != nil {
@@ -113,7 +120,9 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]a
 			views[i].State = adminapi.PersistedInUse
 		}
 	}
-	slices.SortStableFunc(views, func(a, b adminapi.Persisted) int { return b.UsedAt.Compare(a.UsedAt) })
+	slices.SortStableFunc(views, func(a, b adminapi.Persisted) int {
+		return b.UsedAt.Compare(a.UsedAt)
+	})
 	if f.Last > 0 && len(views) > f.Last {
 		views = views[:f.Last]
 	}
@@ -138,8 +147,8 @@ func (r *Runtime) persistedView(m sdk.SessionMetadata) adminapi.Persisted {
 	return v
 }
 
-// Where the runtime stores a session's metadata, below its home. The SDK's call that reads it for sessions that are
-// not open can't decode the answer.
+// Where the runtime stores a session's metadata, below its home. The SDK's call that reads it for
+// sessions that are not open can't decode the answer.
 const (
 	sessionsDir  = "session-state"
 	metadataFile = "client-metadata.json"
@@ -171,9 +180,11 @@ func (r *Runtime) inUse(ctx context.Context, p *process, ids []string) ([]string
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	got, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*rpc.SessionsCheckInUseResult, error) {
-		return p.client.RPC.Sessions.CheckInUse(ctx, &rpc.SessionsCheckInUseRequest{SessionIDs: ids})
-	})
+	got, err := askClient(ctx, p, askTimeout,
+		func(ctx context.Context) (*rpc.SessionsCheckInUseResult, error) {
+			return p.client.RPC.Sessions.CheckInUse(ctx,
+				&rpc.SessionsCheckInUseRequest{SessionIDs: ids})
+		})
 	switch {
 	case err != nil && methodNotFound(err):
 		return nil, nil
@@ -182,7 +193,9 @@ func (r *Runtime) inUse(ctx context.Context, p *process, ids []string) ([]string
 	}
 	return slices.DeleteFunc(got.InUse, func(id string) bool {
 		pids := r.usingProcesses(id)
-		return len(pids) > 0 && !slices.ContainsFunc(pids, func(pid int) bool { return !isZombie(pid) })
+		return len(pids) > 0 && !slices.ContainsFunc(pids, func(pid int) bool {
+			return !isZombie(pid)
+		})
 	}), nil
 }
 
@@ -198,8 +211,9 @@ func (r *Runtime) usingProcesses(id string) (pids []int) {
 	return pids
 }
 
-// isZombie reports whether a process has ended without being waited for. The runtime takes such a process for a running
-// one. The runtime of a killed gateway becomes a zombie in a container whose first process does not wait for orphans.
+// isZombie reports whether a process has ended without being waited for. The runtime takes such a
+// process for a running one. The runtime of a killed gateway becomes a zombie in a container whose
+// first process does not wait for orphans.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -212,12 +226,16 @@ func isZombie(pid int) bool {
 // sessionID matches the session ids that the runtime accepts.
 var sessionID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// findStored returns a session on disk that no process uses. Errors are NOT_FOUND, and INVALID_STATE if one uses it.
-func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.SessionMetadata, error) {
+// findStored returns a session on disk that no process uses. Errors are NOT_FOUND, and
+// INVALID_STATE if one uses it.
+func (r *Runtime) findStored(
+	ctx context.Context, p *process, id string,
+) (*sdk.SessionMetadata, error) {
 	if !sessionID.MatchString(id) {
 		return nil, gateway.NotPersisted(id)
 	}
-	m, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*sdk.SessionMetadata, error) {
+	m, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*sdk.SessionMetadata,
+		error) {
 		return p.client.GetSessionMetadata(ctx, id)
 	})
 	switch {
@@ -235,8 +253,10 @@ func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.S
 		if pids := r.usingProcesses(id); len(pids) > 0 {
 			who = fmt.Sprintf("process %d", pids[0])
 		}
-		return nil, invalidState("session %q is in use by %s, a terminal's or another gateway's: end it there first",
-			id, who)
+		return nil,
+			invalidState(
+				"session %q is in use by %s, a terminal's or another gateway's: end it there first",
+				id, who)
 	}
 	return m, nil
 }
@@ -248,7 +268,9 @@ func (r *Runtime) Resume(
 	return registerWith(g, func(reg register) error { return r.restore(ctx, id, req, reg) })
 }
 
-func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequest, reg register) error {
+func (r *Runtime) restore(
+	ctx context.Context, id string, req gateway.ResumeRequest, reg register,
+) error {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
@@ -269,7 +291,9 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	}
 	s.returns = true
 	return r.open(
-		ctx, s, start.Label, func(ctx context.Context, p *process) error { return s.reopen(ctx, p, req.Continue) }, reg,
+		ctx, s, start.Label, func(ctx context.Context, p *process) error {
+			return s.reopen(ctx, p, req.Continue)
+		}, reg,
 	)
 }
 
@@ -283,20 +307,24 @@ func resumeRequest(
 		req.CWD = cmp.Or(req.CWD, m.Context.WorkingDirectory)
 	}
 	if info, err := os.Stat(req.CWD); req.CWD != "" && (err != nil || !info.IsDir()) {
-		return req, invalidRequest("cwd: the session's directory %q is no more; name another", req.CWD)
+		return req, invalidRequest("cwd: the session's directory %q is no more; name another",
+			req.CWD)
 	}
 	if own := noted[metaEndpoint]; own != "" && req.ProviderURL == "" && req.Profile == "" {
 		return req, invalidRequest("providerUrl: missing; "+
-			"the session was started on the endpoint %s, of which no key is kept: name it again", own)
+			"the session was started on the endpoint %s, of which no key is kept: name it again",
+			own)
 	}
 	if noted[metaToken] == tokenOwn && req.GitHubToken == "" && req.Profile == "" {
 		return req, invalidRequest("githubToken: missing; " +
-			"the session was started with a GitHub token of its own, which is not kept: name it again")
+			"the session was started with a GitHub token of its own, which is not kept: " +
+			"name it again")
 	}
 	// The model of one profile may not exist in another.
 	if req.Profile == "" || req.Profile == noted[metaProfile] {
 		req.Profile = noted[metaProfile]
-		req.Model, req.Effort = cmp.Or(req.Model, noted[metaModel]), cmp.Or(req.Effort, noted[metaEffort])
+		req.Model, req.Effort = cmp.Or(req.Model, noted[metaModel]),
+			cmp.Or(req.Effort, noted[metaEffort])
 	}
 	req.Label = cmp.Or(req.Label, noted[metaLabel], git.Label(req.CWD))
 	return req, nil
@@ -305,11 +333,13 @@ func resumeRequest(
 // reopen resumes the session from the disk.
 func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	gen := s.nextGen()
-	// A turn that continues may call tools before the gateway knows whether the session needs hooks.
+	// A turn that continues may call tools before the gateway knows whether the session needs
+	// hooks.
 	withHooks := carryOn || !p.canEnableHooksLater || s.needsHooks()
 	cfg := s.resumeConfig(gen, withHooks)
 	cfg.ContinuePendingWork = &carryOn
-	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session,
+		error) {
 		return p.client.ResumeSession(ctx, s.id, cfg)
 	})
 	if err != nil {

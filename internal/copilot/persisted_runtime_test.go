@@ -41,13 +41,17 @@ func (g *rig) next(change ...func(*Options)) *rig {
 }
 
 // resume brings a session back in this runtime, with tools that its provider has.
-func (g *rig) resume(id string, req gateway.ResumeRequest, tools map[string]toolFunc) (*fakeSession, error) {
+func (g *rig) resume(
+	id string, req gateway.ResumeRequest, tools map[string]toolFunc,
+) (*fakeSession, error) {
 	g.t.Helper()
 	s := &fakeSession{
-		t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{},
+		t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{},
+		over: map[string]string{},
 	}
 	err := g.r.restore(g.ctx, id, req,
-		func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+		func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls,
+			error) {
 			s.id, s.host, s.info, s.spec = spec.ID, h, info, spec
 			return s, nil
 		})
@@ -67,7 +71,8 @@ func coded(err error) protocol.Code {
 	return ""
 }
 
-// startReview starts a session of the profile review, which has no bash, and has it say something and call a tool.
+// startReview starts a session of the profile review, which has no bash, and has it say something
+// and call a tool.
 func startReview(t *testing.T) (*rig, *fakeSession) {
 	t.Helper()
 	profiles := func(o *Options) {
@@ -78,7 +83,9 @@ func startReview(t *testing.T) (*rig, *fakeSession) {
 		o.Profiles = map[string]configs.Profile{"review": review}
 	}
 	g := newRig(t, profiles)
-	s := g.start(func(r *gateway.StartRequest) { r.Label, r.Profile, r.Effort = "tea@main", "review", "high" })
+	s := g.start(func(r *gateway.StartRequest) {
+		r.Label, r.Profile, r.Effort = "tea@main", "review", "high"
+	})
 	s.tool("quick", text("the tea is ready"))
 	s.turn("remember the kettle")
 	s.turn("call:quick")
@@ -96,11 +103,13 @@ func (g *rig) stop(s *fakeSession) {
 	}
 }
 
-// TestSessionInUse: a session that another runtime has can't be resumed or deleted, and is listed as in use.
+// TestSessionInUse: a session that another runtime has can't be resumed or deleted, and is listed
+// as in use.
 func TestSessionInUse(t *testing.T) {
 	g, s := startReview(t)
 	n := g.next()
-	if _, err := n.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidState ||
+	if _, err := n.resume(s.id, gateway.ResumeRequest{},
+		nil); coded(err) != protocol.CodeInvalidState ||
 		!strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", g.runtimePID())) {
 		t.Errorf(
 			"resuming a session that runs elsewhere: %v, want %v and %q in it",
@@ -108,7 +117,8 @@ func TestSessionInUse(t *testing.T) {
 		)
 	}
 	if err := n.r.Delete(n.ctx, s.id); coded(err) != protocol.CodeInvalidState {
-		t.Errorf("deleting a session that runs elsewhere: %v, want %v", err, protocol.CodeInvalidState)
+		t.Errorf("deleting a session that runs elsewhere: %v, want %v", err,
+			protocol.CodeInvalidState)
 	}
 	views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{})
 	if err != nil || len(views) != 1 || views[0].State != adminapi.PersistedInUse {
@@ -116,7 +126,8 @@ func TestSessionInUse(t *testing.T) {
 	}
 }
 
-// TestPersisted: a session that has ended is listed with what it was, for its directory and for no other.
+// TestPersisted: a session that has ended is listed with what it was, for its directory and for no
+// other.
 func TestPersisted(t *testing.T) {
 	g, s := startReview(t)
 	g.stop(s)
@@ -126,8 +137,8 @@ func TestPersisted(t *testing.T) {
 		t.Fatalf("on disk: %+v, %v, want one", views, err)
 	}
 	v := views[0]
-	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" || v.Model != scriptmodel.ModelID ||
-		v.Host != Kind ||
+	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" ||
+		v.Model != scriptmodel.ModelID || v.Host != Kind ||
 		v.CWD != g.cwd ||
 		v.State != adminapi.PersistedStored ||
 		v.UsedAt.IsZero() {
@@ -136,7 +147,8 @@ func TestPersisted(t *testing.T) {
 			v, s.id, scriptmodel.ModelID, Kind, g.cwd, adminapi.PersistedStored,
 		)
 	}
-	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: "/elsewhere"}); err != nil || len(views) != 0 {
+	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: "/elsewhere"}); err != nil ||
+		len(views) != 0 {
 		t.Errorf("of another directory: %+v, %v, want no error and none", views, err)
 	}
 }
@@ -148,12 +160,13 @@ func TestResume(t *testing.T) {
 	s.host.Log(adminapi.LogWarning, "ci: the build is red")
 	g.stop(s)
 	n := g.next()
-	again, err := n.resume(s.id, gateway.ResumeRequest{}, map[string]toolFunc{"quick": text("it is cold")})
+	again, err := n.resume(s.id, gateway.ResumeRequest{},
+		map[string]toolFunc{"quick": text("it is cold")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.id != s.id || again.spec.Label != "tea@main" || again.spec.Model != scriptmodel.ModelID ||
-		again.spec.CWD != g.cwd {
+	if again.id != s.id || again.spec.Label != "tea@main" ||
+		again.spec.Model != scriptmodel.ModelID || again.spec.CWD != g.cwd {
 		t.Errorf(
 			`registered as %+v, want id %v, Label "tea@main", Model %v and CWD %v`,
 			again.spec, s.id, scriptmodel.ModelID, g.cwd,
@@ -161,7 +174,8 @@ func TestResume(t *testing.T) {
 	}
 	again.wait("what was said before", func() bool {
 		return slices.ContainsFunc(again.runtime, func(e adminapi.RuntimeEvent) bool {
-			return e.Type == "user.message" && strings.Contains(string(e.Data), "remember the kettle")
+			return e.Type == "user.message" &&
+				strings.Contains(string(e.Data), "remember the kettle")
 		})
 	})
 	// Its timeline comes back, with its times.
@@ -170,7 +184,8 @@ func TestResume(t *testing.T) {
 	for _, l := range again.past {
 		said = append(said, fmt.Sprintf("%s %s: %s", l.Level, l.Source, l.Message))
 		if l.TS.IsZero() || l.Message == "remember the kettle" && l.TS.After(before) {
-			t.Errorf("%s is of %s, want a time, of before for what was said before", l.Message, l.TS)
+			t.Errorf("%s is of %s, want a time, of before for what was said before", l.Message,
+				l.TS)
 		}
 	}
 	for _, want := range []string{
@@ -196,7 +211,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestDelete: a deleted session is neither listed nor found again, and an id can't lead out of the directory.
+// TestDelete: a deleted session is neither listed nor found again, and an id can't lead out of the
+// directory.
 func TestDelete(t *testing.T) {
 	g, s := startReview(t)
 	g.stop(s)
@@ -204,16 +220,21 @@ func TestDelete(t *testing.T) {
 	if err := n.r.Delete(n.ctx, s.id); err != nil {
 		t.Fatal(err)
 	}
-	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{}); err != nil || len(views) != 0 {
+	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{}); err != nil ||
+		len(views) != 0 {
 		t.Errorf("after its end there is %+v, %v, want no error and none", views, err)
 	}
 	for name, err := range map[string]error{
-		"leaving":  n.r.Delete(n.ctx, "../"+s.id),
-		"resuming": func() error { _, err := n.resume(s.id, gateway.ResumeRequest{}, nil); return err }(),
+		"leaving": n.r.Delete(n.ctx, "../"+s.id),
+		"resuming": func() error {
+			_, err := n.resume(s.id, gateway.ResumeRequest{}, nil)
+			return err
+		}(),
 		"deleting": n.r.Delete(n.ctx, s.id),
 	} {
 		if !gateway.IsNotPersisted(err) {
-			t.Errorf("%s what is no more: %v, want an error that says that it is not kept", name, err)
+			t.Errorf("%s what is no more: %v, want an error that says that it is not kept", name,
+				err)
 		}
 	}
 }
@@ -221,15 +242,19 @@ func TestDelete(t *testing.T) {
 // The endpoint of a session's own is asked for again: its key is kept nowhere.
 func TestResumeOnItsOwnEndpoint(t *testing.T) {
 	g := newRig(t, func(o *Options) { o.ProviderURL, o.ProviderKey = "http://127.0.0.1:1/v1", "" })
-	own := func(r *gateway.StartRequest) { r.ProviderURL, r.ProviderKey = g.model.URL, "scripted-model-key" }
+	own := func(r *gateway.StartRequest) {
+		r.ProviderURL, r.ProviderKey = g.model.URL, "scripted-model-key"
+	}
 	s := g.start(own)
 	s.turn("hello")
 	if err := s.host.Close(g.ctx, "stopped"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
+	if _, err := g.resume(s.id, gateway.ResumeRequest{},
+		nil); coded(err) != protocol.CodeInvalidJSON ||
 		!strings.Contains(err.Error(), g.model.URL) {
-		t.Errorf("resuming without the endpoint: %v, want %v and %q in it", err, protocol.CodeInvalidJSON, g.model.URL)
+		t.Errorf("resuming without the endpoint: %v, want %v and %q in it", err,
+			protocol.CodeInvalidJSON, g.model.URL)
 	}
 	req := gateway.ResumeRequest{}
 	own(&req.StartRequest)
@@ -239,11 +264,13 @@ func TestResumeOnItsOwnEndpoint(t *testing.T) {
 	}
 	again.turn("hello again")
 	if again.lastSaid() != "You said: hello again" {
-		t.Errorf(`the model said %q; errors %q, want "You said: hello again"`, again.lastSaid(), again.errors())
+		t.Errorf(`the model said %q; errors %q, want "You said: hello again"`, again.lastSaid(),
+			again.errors())
 	}
 	var kept []string
 	_ = filepath.WalkDir(g.r.o.Home, func(path string, d os.DirEntry, _ error) error {
-		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "scripted-model-key") {
+		if data, err := os.ReadFile(path); err == nil &&
+			strings.Contains(string(data), "scripted-model-key") {
 			kept = append(kept, path)
 		}
 		return nil
@@ -268,11 +295,14 @@ func TestResumeElsewhere(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
+	if _, err := g.resume(s.id, gateway.ResumeRequest{},
+		nil); coded(err) != protocol.CodeInvalidJSON ||
 		!strings.Contains(err.Error(), "cwd: ") {
-		t.Errorf(`resuming in a directory that is gone: %v, want %v and "cwd: " in it`, err, protocol.CodeInvalidJSON)
+		t.Errorf(`resuming in a directory that is gone: %v, want %v and "cwd: " in it`, err,
+			protocol.CodeInvalidJSON)
 	}
-	again, err := g.resume(s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{CWD: g.cwd}}, nil)
+	again, err := g.resume(s.id,
+		gateway.ResumeRequest{StartRequest: gateway.StartRequest{CWD: g.cwd}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +326,8 @@ func TestPersistedFilters(t *testing.T) {
 	for _, args := range [][]string{
 		{"init", "-q", "-b", "brew", repo},
 		{
-			"-C", repo, "-c", "user.name=t", "-c", "user.email=t@t.example", "commit", "-q", "--allow-empty", "-m",
+			"-C", repo, "-c", "user.name=t", "-c", "user.email=t@t.example", "commit", "-q",
+			"--allow-empty", "-m",
 			"first",
 		},
 		{"-C", repo, "remote", "add", "origin", "https://github.com/kitchen/tea.git"},
@@ -318,8 +349,9 @@ func TestPersistedFilters(t *testing.T) {
 		f    gateway.PersistedFilter
 		want []string
 	}{
-		"all":               {gateway.PersistedFilter{}, []string{ids[2], ids[1], ids[0]}},
-		"of a repository":   {gateway.PersistedFilter{Repository: "kitchen/tea"}, []string{ids[2], ids[0]}},
+		"all": {gateway.PersistedFilter{}, []string{ids[2], ids[1], ids[0]}},
+		"of a repository": {gateway.PersistedFilter{Repository: "kitchen/tea"},
+			[]string{ids[2], ids[0]}},
 		"of a branch":       {gateway.PersistedFilter{Branch: "brew"}, []string{ids[2], ids[0]}},
 		"of another branch": {gateway.PersistedFilter{Branch: "pour"}, nil},
 		"of a directory":    {gateway.PersistedFilter{CWD: g.cwd}, []string{ids[1]}},
@@ -362,9 +394,12 @@ func TestSetModel(t *testing.T) {
 	second := func(s *fakeSession, when string) {
 		t.Helper()
 		s.turn("who are you, " + when)
-		if r := g.lastRequest(); r.Model != "second" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) ||
+		if r := g.lastRequest(); r.Model != "second" ||
+			!strings.Contains(string(r.Body), `"reasoning_effort":"low"`) ||
 			!strings.Contains(string(r.Body), "hello again") {
-			t.Errorf(`%s the model is %q, want "second", effort low and the new prompt in its request`, when, r.Model)
+			t.Errorf(
+				`%s the model is %q, want "second", effort low and the new prompt in its request`,
+				when, r.Model)
 		}
 	}
 	second(s, "now")
@@ -389,7 +424,8 @@ func TestSetModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.turn("and now")
-	if r := g.lastRequest(); r.Model != "first" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) {
+	if r := g.lastRequest(); r.Model != "first" ||
+		!strings.Contains(string(r.Body), `"reasoning_effort":"low"`) {
 		t.Errorf(
 			`the last request is to model %q: %.300s, want Model "first" and "reasoning_effort":"low" in it`,
 			r.Model, r.Body,

@@ -26,9 +26,10 @@ const (
 	maxFromTerminal = 64 << 20
 )
 
-// dialablePipe lets the SDK speak over a connection that is there already. The SDK can only start a program or dial an
-// address, so the pipe gets a loopback address for one connection: the first that sends our token in its first message.
-// The token keeps other users of the machine out. The runtime at the other end does not see it.
+// dialablePipe lets the SDK speak over a connection that is there already. The SDK can only start a
+// program or dial an address, so the pipe gets a loopback address for one connection: the first
+// that sends our token in its first message. The token keeps other users of the machine out. The
+// runtime at the other end does not see it.
 type dialablePipe struct {
 	pipe     io.ReadWriteCloser
 	listener net.Listener
@@ -104,7 +105,8 @@ func (d *dialablePipe) checkHello(in *bufio.Reader) ([]byte, error) {
 	return json.Marshal(hello)
 }
 
-// claim makes conn the one that gets the pipe. It returns false if another one has it, or the pipe has ended.
+// claim makes conn the one that gets the pipe. It returns false if another one has it, or the pipe
+// has ended.
 func (d *dialablePipe) claim(conn net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,8 +130,8 @@ func (d *dialablePipe) relay(conn net.Conn, in io.Reader, hello []byte) {
 	d.end(copyFrames(d.pipe, in))
 }
 
-// copyFrames copies messages until there is an error: one Write for each. The SDK would take as much memory as a
-// message announces, and any program may be at the port of a terminal.
+// copyFrames copies messages until there is an error: one Write for each. The SDK would take as
+// much memory as a message announces, and any program may be at the port of a terminal.
 func copyFrames(to io.Writer, from io.Reader) error {
 	in := bufio.NewReader(from)
 	for {
@@ -169,10 +171,11 @@ func (d *dialablePipe) close() {
 	d.running.Wait()
 }
 
-// pipeProcess is the process of a runtime that a person started, at the other end of a pipe. It ends with the pipe, and
-// is never started again.
+// pipeProcess is the process of a runtime that a person started, at the other end of a pipe. It
+// ends with the pipe, and is never started again.
 func pipeProcess(ctx context.Context, pipe io.ReadWriteCloser, log *slog.Logger) (*process, error) {
-	p := &process{log: log, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
+	p := &process{log: log, ping: pingTimeout, gone: make(chan struct{}),
+		handled: make(chan struct{})}
 	close(p.handled) // nothing replaces it
 	d, err := openPipe(pipe, func(why error) {
 		p.once.Do(func() {
@@ -194,8 +197,8 @@ func pipeProcess(ctx context.Context, pipe io.ReadWriteCloser, log *slog.Logger)
 	return p, nil
 }
 
-// leave ends our part in a runtime that a person started. It returns when nothing is left of the connection and of the
-// SDK's goroutines for it.
+// leave ends our part in a runtime that a person started. It returns when nothing is left of the
+// connection and of the SDK's goroutines for it.
 func (p *process) leave() {
 	p.pipe.end(errors.New("the gateway left")) // requests under way end with it
 	p.stopping.Lock()

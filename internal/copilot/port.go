@@ -18,8 +18,8 @@ import (
 // OpenFunc joins a session that a terminal runs. calls gets the session's events.
 type OpenFunc func(ctx context.Context, calls gateway.HostCalls) (*Link, error)
 
-// JoinFunc brings a session of a terminal to the gateway, with the link that open makes. The cwd is "" if the terminal
-// does not tell it. leave ends that.
+// JoinFunc brings a session of a terminal to the gateway, with the link that open makes. The cwd is
+// "" if the terminal does not tell it. leave ends that.
 type JoinFunc func(ctx context.Context, id, cwd string, open OpenFunc) (leave func(), err error)
 
 // Attachment is the loopback port of a terminal that was started with --ui-server.
@@ -50,19 +50,22 @@ type portSession struct {
 	leave func()
 }
 
-// Attach connects to the port of a terminal, and joins the session that the terminal shows: its id is the result.
-// From then on it also joins each other session that the terminal shows. It leaves a session when the terminal ends
-// it or somebody stops it in the gateway, and the port with the terminal, with the Runtime, or when somebody has
-// stopped the last session. A turn goes on in a session that the terminal does not show any more, so its gates stay.
-// Anything on this machine may connect to such a port, because the CLI asks for no token.
+// Attach connects to the port of a terminal, and joins the session that the terminal shows: its id
+// is the result. From then on it also joins each other session that the terminal shows. It leaves a
+// session when the terminal ends it or somebody stops it in the gateway, and the port with the
+// terminal, with the Runtime, or when somebody has stopped the last session. A turn goes on in a
+// session that the terminal does not show any more, so its gates stay. Anything on this machine may
+// connect to such a port, because the CLI asks for no token.
 func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	dialer := net.Dialer{Timeout: pingTimeout}
 	pipe, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(a.Port)))
 	if err != nil {
-		return "", invalidState("port: nothing answers at %d: %v; start the terminal with: copilot --ui-server",
-			a.Port, err)
+		return "",
+			invalidState(
+				"port: nothing answers at %d: %v; start the terminal with: copilot --ui-server",
+				a.Port, err)
 	}
 	p, err := pipeProcess(ctx, pipe, r.log.With("port", a.Port))
 	if err != nil {
@@ -70,7 +73,9 @@ func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err erro
 	}
 	o := &port{Attachment: a, r: r, p: p, changed: make(chan struct{}, 1)}
 	// The SDK reads nothing more while this handler runs.
-	p.client.OnEventType(sdk.SessionLifecycleForeground, func(e sdk.SessionLifecycleEvent) { o.show(e.SessionID) })
+	p.client.OnEventType(sdk.SessionLifecycleForeground, func(e sdk.SessionLifecycleEvent) {
+		o.show(e.SessionID)
+	})
 	s, err := o.first(ctx)
 	if err != nil {
 		p.leave()
@@ -93,8 +98,10 @@ func noTerminal(port int, err error) error {
 	if len(text) > maxSaid {
 		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
 	}
-	return invalidState("port: the program at %d does not answer as a Copilot terminal does: %s; give the port of one "+
-		"that was started with: copilot --ui-server", port, visible.Line(text))
+	return invalidState(
+		"port: the program at %d does not answer as a Copilot terminal does: %s; give "+
+			"the port of one "+
+			"that was started with: copilot --ui-server", port, visible.Line(text))
 }
 
 // show notes which session the terminal shows.
@@ -121,7 +128,8 @@ func (o *port) first(ctx context.Context) (*portSession, error) {
 	case err != nil:
 		return nil, noTerminal(o.Port, err)
 	case id == nil || *id == "":
-		return nil, invalidState("the terminal shows no session yet; try again when it has its prompt")
+		return nil,
+			invalidState("the terminal shows no session yet; try again when it has its prompt")
 	}
 	o.mu.Lock()
 	if o.foreground == "" {
@@ -157,7 +165,8 @@ func (o *port) enter(ctx context.Context, id string) (*portSession, error) {
 
 // cwd is the working directory of a session, "" if the terminal does not tell it.
 func (o *port) cwd(ctx context.Context, id string) string {
-	m, err := askClient(ctx, o.p, askTimeout, func(ctx context.Context) (*sdk.SessionMetadata, error) {
+	m, err := askClient(ctx, o.p, askTimeout, func(ctx context.Context) (*sdk.SessionMetadata,
+		error) {
 		return o.p.client.GetSessionMetadata(ctx, id)
 	})
 	if err != nil || m == nil || m.Context == nil {
@@ -200,7 +209,8 @@ func (o *port) follow(first *portSession) {
 			}
 			o.unshow(id)
 			if !errors.Is(err, errClosed) {
-				o.r.log.Warn("a session of a terminal could not be joined", "session", id, "error", err)
+				o.r.log.Warn("a session of a terminal could not be joined", "session", id, "error",
+					err)
 			}
 		}
 	}

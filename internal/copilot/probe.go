@@ -6,8 +6,8 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
-// Status describes the runtime as [Runtime.Probe] found it: where it is, its version, and whether its user is signed in
-// to GitHub.
+// Status describes the runtime as [Runtime.Probe] found it: where it is, its version, and whether
+// its user is signed in to GitHub.
 type Status struct {
 	Found
 	Version  string
@@ -37,12 +37,14 @@ func (r *Runtime) Probe(ctx context.Context) (Status, error) {
 		return st, err
 	}
 	st.Version, st.Protocol = version.Version, version.ProtocolVersion
-	auth, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*sdk.GetAuthStatusResponse, error) {
-		return p.client.GetAuthStatus(ctx)
-	})
+	auth, err := askClient(ctx, p, askTimeout,
+		func(ctx context.Context) (*sdk.GetAuthStatusResponse, error) {
+			return p.client.GetAuthStatus(ctx)
+		})
 	if err != nil {
 		return st, err
 	}
-	st.SignedIn, st.Login, st.Detail = auth.IsAuthenticated, deref(auth.Login), deref(auth.StatusMessage)
+	st.SignedIn, st.Login, st.Detail = auth.IsAuthenticated, deref(auth.Login),
+		deref(auth.StatusMessage)
 	return st, nil
 }

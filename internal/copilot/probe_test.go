@@ -27,8 +27,8 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Path == "" || st.Source != SourceConfig || st.Version == "" || st.Protocol < 3 || st.SignedIn ||
-		st.Detail == "" {
+	if st.Path == "" || st.Source != SourceConfig || st.Version == "" || st.Protocol < 3 ||
+		st.SignedIn || st.Detail == "" {
 		t.Errorf(
 			"%+v, want a path, source %v, a version, protocol 3 or more, nobody signed in, and the detail",
 			st, SourceConfig,
@@ -48,7 +48,8 @@ func TestNotSignedIn(t *testing.T) {
 			return
 		}
 		for _, part := range []string{
-			"not signed in", "provider_url", "copilot login", "COPILOT_GITHUB_TOKEN", "tapgw restart",
+			"not signed in", "provider_url", "copilot login", "COPILOT_GITHUB_TOKEN",
+			"tapgw restart",
 		} {
 			if !strings.Contains(coded.Message, part) {
 				t.Errorf("error %q, want %q in it", coded.Message, part)
@@ -62,7 +63,8 @@ func TestNotSignedIn(t *testing.T) {
 		r.ProviderURL, r.ProviderKey = g.model.URL, "scripted-model-key"
 	})
 	s.turn("hello")
-	if key := g.model.Requests()[0].Header.Get("Authorization"); key != "Bearer scripted-model-key" {
+	if key := g.model.Requests()[0].Header.Get(
+		"Authorization"); key != "Bearer scripted-model-key" {
 		t.Errorf(`the endpoint was given %q, want "Bearer scripted-model-key"`, key)
 	}
 }
@@ -70,14 +72,17 @@ func TestNotSignedIn(t *testing.T) {
 func TestRuntimeThatDoesNotStart(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "copilot")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho first line >&2\necho out of order >&2\nexit 3\n"), 0o755); err != nil {
+	if err := os.WriteFile(script,
+		[]byte("#!/bin/sh\necho first line >&2\necho out of order >&2\nexit 3\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	for name, cli := range map[string]string{"fails": script, "none": filepath.Join(dir, "none")} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, func(o *Options) { o.CLI = cli })
 			err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: "m"}, nil)
-			if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), cli) {
+			if err == nil || strings.Contains(err.Error(), "\n") ||
+				!strings.Contains(err.Error(), cli) {
 				t.Errorf("error: %v, want one line with %q in it", err, cli)
 			}
 			if name == "fails" && !strings.Contains(err.Error(), "out of order") {

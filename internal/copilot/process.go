@@ -102,14 +102,16 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		enableLater = st.Version == lateHooksVersion
 	}
 	p := &process{
-		client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout, gone: make(chan struct{}),
-		handled: make(chan struct{}), pid: output.process(), output: output,
+		client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout,
+		gone: make(chan struct{}), handled: make(chan struct{}), pid: output.process(),
+		output: output,
 	}
 	log.Info("Copilot runtime started", "path", found.Path, "pid", p.pid)
 	return p, nil
 }
 
-// watch waits until the process ends. The SDK waits for it too; only one of the two learns the exit status.
+// watch waits until the process ends. The SDK waits for it too; only one of the two learns the exit
+// status.
 func (p *process) watch() {
 	if p.pid == 0 {
 		return // ask notices the end at the next request
@@ -140,10 +142,12 @@ func (p *process) markEnded(cause error) {
 
 func (p *process) hasEnded() bool { return chans.IsClosed(p.gone) }
 
-// ask makes a request of the runtime and returns its answer. It returns an error at the deadline, or as soon as the
-// runtime has ended. A request that is stuck in writing is left behind; it ends with the process.
+// ask makes a request of the runtime and returns its answer. It returns an error at the deadline,
+// or as soon as the runtime has ended. A request that is stuck in writing is left behind; it ends
+// with the process.
 func ask[T any](
-	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
+	ctx context.Context, p *process, timeout time.Duration,
+	request func(context.Context) (T, error),
 ) (T, error) {
 	type answer struct {
 		value T
@@ -194,8 +198,12 @@ func ask[T any](
 }
 
 // execute is ask for requests whose answer is of no use.
-func execute(ctx context.Context, p *process, timeout time.Duration, request func(context.Context) error) error {
-	_, err := ask(ctx, p, timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, request(ctx) })
+func execute(
+	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) error,
+) error {
+	_, err := ask(ctx, p, timeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, request(ctx)
+	})
 	return err
 }
 
@@ -203,7 +211,8 @@ var errStopping = errors.New("the Copilot runtime is being stopped")
 
 // askClient is ask for the client's own methods, which must not run at the same time as its Stop.
 func askClient[T any](
-	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
+	ctx context.Context, p *process, timeout time.Duration,
+	request func(context.Context) (T, error),
 ) (T, error) {
 	return ask(ctx, p, timeout, func(ctx context.Context) (T, error) {
 		p.stopping.RLock()
@@ -223,17 +232,18 @@ func isExitError(err error) bool {
 		strings.Contains(text, "file already closed")
 }
 
-// checkAlive pings the runtime after an unanswered request, and ends one that hangs. Its sessions are then resumed in a
-// new process.
+// checkAlive pings the runtime after an unanswered request, and ends one that hangs. Its sessions
+// are then resumed in a new process.
 func (p *process) checkAlive() {
 	if !p.isChecking.CompareAndSwap(false, true) {
 		return
 	}
 	p.asking.Go(func() {
 		defer p.isChecking.Store(false)
-		_, err := askClient(context.Background(), p, p.ping, func(ctx context.Context) (*sdk.PingResponse, error) {
-			return p.client.Ping(ctx, "")
-		})
+		_, err := askClient(context.Background(), p, p.ping,
+			func(ctx context.Context) (*sdk.PingResponse, error) {
+				return p.client.Ping(ctx, "")
+			})
 		if err == nil || errors.Is(err, errStopping) || p.hasEnded() {
 			return
 		}
@@ -276,8 +286,8 @@ func (p *process) disconnect(ctx context.Context, s *sdk.Session) error {
 	return err
 }
 
-// stop ends the runtime: politely until ctx ends, then by force. It returns when nothing is left of the process and of
-// the SDK's goroutines for it.
+// stop ends the runtime: politely until ctx ends, then by force. It returns when nothing is left of
+// the process and of the SDK's goroutines for it.
 func (p *process) stop(ctx context.Context) {
 	polite := make(chan struct{})
 	go func() {
@@ -310,7 +320,8 @@ func (p *process) stop(ctx context.Context) {
 	p.dropSessions()
 }
 
-// dropSessions ends the SDK's goroutines for the sessions of a process that has ended, and waits for requests.
+// dropSessions ends the SDK's goroutines for the sessions of a process that has ended, and waits
+// for requests.
 func (p *process) dropSessions() {
 	p.mu.Lock()
 	sessions := p.sessions

@@ -48,7 +48,8 @@ func (o *Options) profileFor(req gateway.StartRequest) (configs.Profile, error) 
 	if req.Profile != "" {
 		named, ok := o.Profiles[req.Profile]
 		if !ok {
-			return p, invalidRequest("profile: there is no profile %q; %s", req.Profile, o.profileNames())
+			return p, invalidRequest("profile: there is no profile %q; %s", req.Profile,
+				o.profileNames())
 		}
 		p = named
 	}
@@ -75,8 +76,8 @@ func (s *session) runtimeHome() (string, error) {
 	return statedir.Home()
 }
 
-// newBaseConfig makes the part of a session's description that stays the same for its life. The files that a profile
-// names are read now, once. Errors are INVALID_STATE.
+// newBaseConfig makes the part of a session's description that stays the same for its life. The
+// files that a profile names are read now, once. Errors are INVALID_STATE.
 func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error) {
 	c := &sdk.SessionConfig{
 		ClientName:                     clientName,
@@ -137,8 +138,8 @@ func pointerUnless[T comparable](v, def T) *T {
 	return &v
 }
 
-// withCustom adds the providers' tools to a list of available tools, because most versions of the runtime have them in
-// any case.
+// withCustom adds the providers' tools to a list of available tools, because most versions of the
+// runtime have them in any case.
 func withCustom(tools []string) []string {
 	if len(tools) == 0 || slices.Contains(tools, customTools) {
 		return tools
@@ -175,7 +176,9 @@ func customAgents(agents map[string]configs.Agent) ([]sdk.CustomAgentConfig, err
 	return list, nil
 }
 
-func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]sdk.MCPServerConfig, error) {
+func mcpServers(
+	servers map[string]configs.SessionMCP, cwd string,
+) (map[string]sdk.MCPServerConfig, error) {
 	var made map[string]sdk.MCPServerConfig
 	for name, m := range servers {
 		if made == nil {
@@ -184,8 +187,8 @@ func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]s
 		timeout := int(m.Timeout.Milliseconds())
 		if m.URL == "" {
 			made[name] = sdk.MCPStdioServerConfig{
-				Command: m.Command[0], Args: m.Command[1:], Env: m.Env, WorkingDirectory: cmp.Or(m.CWD, cwd),
-				Tools: m.Tools, Timeout: timeout,
+				Command: m.Command[0], Args: m.Command[1:], Env: m.Env,
+				WorkingDirectory: cmp.Or(m.CWD, cwd), Tools: m.Tools, Timeout: timeout,
 			}
 			continue
 		}
@@ -193,12 +196,14 @@ func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]s
 		if err != nil {
 			return nil, err
 		}
-		made[name] = sdk.MCPHTTPServerConfig{URL: m.URL, Headers: headers, Tools: m.Tools, Timeout: timeout}
+		made[name] = sdk.MCPHTTPServerConfig{URL: m.URL, Headers: headers, Tools: m.Tools,
+			Timeout: timeout}
 	}
 	return made, nil
 }
 
-// expand replaces references to environment variables in headers. The error is INVALID_STATE for an unset variable.
+// expand replaces references to environment variables in headers. The error is INVALID_STATE for an
+// unset variable.
 func expand(key string, headers map[string]string) (map[string]string, error) {
 	var missing error
 	out := maps.Clone(headers)

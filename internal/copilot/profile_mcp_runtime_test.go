@@ -55,7 +55,8 @@ func TestMCPProgram(t *testing.T) {
 					map[string]any{
 						"name":        name,
 						"description": "It is " + name,
-						"inputSchema": map[string]any{"type": "object", "properties": map[string]any{}},
+						"inputSchema": map[string]any{"type": "object",
+							"properties": map[string]any{}},
 					},
 				)
 			}
@@ -75,7 +76,8 @@ func TestMCPProgram(t *testing.T) {
 					"params": map[string]any{
 						"message": message,
 						"requestedSchema": map[string]any{
-							"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+							"type":       "object",
+							"properties": map[string]any{"name": map[string]any{"type": "string"}},
 						},
 					},
 				})
@@ -87,7 +89,8 @@ func TestMCPProgram(t *testing.T) {
 			}
 			wd, _ := os.Getwd()
 			result["content"] = []any{
-				map[string]any{"type": "text", "text": os.Getenv(mcpProgram) + " in " + filepath.Base(wd) + form},
+				map[string]any{"type": "text",
+					"text": os.Getenv(mcpProgram) + " in " + filepath.Base(wd) + form},
 			}
 		}
 		_ = out.Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
@@ -107,7 +110,9 @@ func TestProfileMCP(t *testing.T) {
 	}
 	t.Run("started", func(t *testing.T) {
 		g := newRig(
-			t, withProfile(func(p *configs.Profile) { p.MCP = map[string]configs.SessionMCP{"tea": server} }),
+			t, withProfile(func(p *configs.Profile) {
+				p.MCP = map[string]configs.SessionMCP{"tea": server}
+			}),
 			func(o *Options) { o.Permissions.MCP = configs.Allow },
 		)
 		s := g.start()
@@ -121,7 +126,8 @@ func TestProfileMCP(t *testing.T) {
 	})
 	t.Run("disabled", func(t *testing.T) {
 		g := newRig(t, withProfile(func(p *configs.Profile) {
-			p.MCP, p.DisabledMCPServers = map[string]configs.SessionMCP{"tea": server}, []string{"tea"}
+			p.MCP, p.DisabledMCPServers = map[string]configs.SessionMCP{"tea": server},
+				[]string{"tea"}
 		}))
 		s := g.start()
 		s.turn("hello")

@@ -52,10 +52,14 @@ func TestProfileSystemMessage(t *testing.T) {
 		message configs.SystemMessage
 		whole   bool
 	}{
-		"appended":           {configs.SystemMessage{Mode: configs.SystemAppend, Text: "You are a teapot."}, false},
-		"appended from file": {configs.SystemMessage{Mode: configs.SystemAppend, File: file}, false},
-		"replaced":           {configs.SystemMessage{Mode: configs.SystemReplace, Text: "You are a teapot."}, true},
-		"replaced from file": {configs.SystemMessage{Mode: configs.SystemReplace, File: file}, true},
+		"appended": {configs.SystemMessage{Mode: configs.SystemAppend,
+			Text: "You are a teapot."}, false},
+		"appended from file": {configs.SystemMessage{Mode: configs.SystemAppend, File: file},
+			false},
+		"replaced": {configs.SystemMessage{Mode: configs.SystemReplace,
+			Text: "You are a teapot."}, true},
+		"replaced from file": {configs.SystemMessage{Mode: configs.SystemReplace, File: file},
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, withProfile(func(p *configs.Profile) { p.SystemMessage = tt.message }))
@@ -75,9 +79,10 @@ func TestProfileSystemMessage(t *testing.T) {
 				}
 				return
 			}
-			if !strings.Contains(system, "You are a teapot.") || !strings.Contains(system, "STATE") ||
-				len(system) < 1000 {
-				t.Errorf(`the model was told %q, want "You are a teapot." and "STATE" in 1000 bytes or more`, system)
+			if !strings.Contains(system, "You are a teapot.") ||
+				!strings.Contains(system, "STATE") || len(system) < 1000 {
+				t.Errorf(
+					`the model was told %q, want "You are a teapot." and "STATE" in 1000 bytes or more`, system)
 			}
 		})
 	}
@@ -98,16 +103,21 @@ func TestProfileTools(t *testing.T) {
 		"available": {func(p *configs.Profile) { p.AvailableTools = []string{"view"} }, []string{
 			"view", "quick",
 		}, []string{"bash", "edit"}},
-		"only those of ours": {func(p *configs.Profile) { p.AvailableTools = []string{"custom:*"} }, []string{
+		"only those of ours": {func(p *configs.Profile) {
+			p.AvailableTools = []string{"custom:*"}
+		}, []string{
 			"quick", "slow",
 		}, []string{"bash", "view"}},
 		"excluded": {func(p *configs.Profile) { p.ExcludedTools = []string{"bash"} }, []string{
 			"view", "quick", "slow",
 		}, []string{"bash"}},
-		"excluded, ours too": {func(p *configs.Profile) { p.ExcludedTools = []string{"custom:slow"} }, []string{
+		"excluded, ours too": {func(p *configs.Profile) {
+			p.ExcludedTools = []string{"custom:slow"}
+		}, []string{
 			"view", "bash", "quick",
 		}, []string{"slow"}},
-		"all where none is in": {func(*configs.Profile) {}, []string{"bash", "view", "quick", "slow"}, nil},
+		"all where none is in": {func(*configs.Profile) {},
+			[]string{"bash", "view", "quick", "slow"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, withProfile(tt.change))
@@ -154,7 +164,8 @@ func TestProfileEffort(t *testing.T) {
 			})
 			s := g.start()
 			s.turn("hello")
-			if body := string(g.lastRequest().Body); !strings.Contains(strings.ReplaceAll(body, " ", ""), tt.want) {
+			if body := string(g.lastRequest().Body); !strings.Contains(strings.ReplaceAll(body, " ",
+				""), tt.want) {
 				t.Errorf("got %.300s, want %s in it", body, tt.want)
 			}
 		})
@@ -181,7 +192,9 @@ func TestProfileOfARequest(t *testing.T) {
 		{gateway.StartRequest{Profile: "named"}, "named", false},
 		{gateway.StartRequest{Profile: "named", Model: "asked"}, "asked", false},
 	} {
-		s := g.start(func(r *gateway.StartRequest) { r.Profile, r.Model = tt.req.Profile, tt.req.Model })
+		s := g.start(func(r *gateway.StartRequest) {
+			r.Profile, r.Model = tt.req.Profile, tt.req.Model
+		})
 		s.turn("hello")
 		if r := g.lastRequest(); r.Model != tt.want || r.HasTool("bash") != tt.bash {
 			t.Errorf(
@@ -191,12 +204,15 @@ func TestProfileOfARequest(t *testing.T) {
 		}
 	}
 	err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Profile: "nobody"}, nil)
-	if err == nil || !strings.Contains(err.Error(), `profile: there is no profile "nobody"; there are named`) {
-		t.Errorf("error: %v, want an error and %q in it", err, `profile: there is no profile "nobody"; there are named`)
+	if err == nil ||
+		!strings.Contains(err.Error(), `profile: there is no profile "nobody"; there are named`) {
+		t.Errorf("error: %v, want an error and %q in it", err,
+			`profile: there is no profile "nobody"; there are named`)
 	}
 	err = g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Effort: "huge"}, nil)
 	if err == nil ||
-		!strings.Contains(err.Error(), `effort: there is no "huge"; there are low, medium, high, xhigh, max`) {
+		!strings.Contains(err.Error(),
+			`effort: there is no "huge"; there are low, medium, high, xhigh, max`) {
 		t.Errorf(
 			"error: %v, want an error and %q in it",
 			err, `effort: there is no "huge"; there are low, medium, high, xhigh, max`,
@@ -227,9 +243,11 @@ func TestProfileLargeOutput(t *testing.T) {
 		change func(p *configs.Profile)
 		whole  bool
 	}{
-		"under the size":  {func(*configs.Profile) {}, true},
-		"over the size":   {func(p *configs.Profile) { p.LargeOutput.MaxBytes = 1000 }, false},
-		"not to be there": {func(p *configs.Profile) { p.LargeOutput = configs.LargeOutput{MaxBytes: 1000} }, true},
+		"under the size": {func(*configs.Profile) {}, true},
+		"over the size":  {func(p *configs.Profile) { p.LargeOutput.MaxBytes = 1000 }, false},
+		"not to be there": {func(p *configs.Profile) {
+			p.LargeOutput = configs.LargeOutput{MaxBytes: 1000}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, withProfile(tt.change))
@@ -237,7 +255,8 @@ func TestProfileLargeOutput(t *testing.T) {
 			s.tool("long", text(long))
 			s.turn("call:long")
 			if got := g.lastRequest().LastResult(); strings.Contains(got, long) != tt.whole {
-				t.Errorf("the model was given %d bytes: %.200s, want whole: %v", len(got), got, tt.whole)
+				t.Errorf("the model was given %d bytes: %.200s, want whole: %v", len(got), got,
+					tt.whole)
 			}
 		})
 	}
@@ -261,11 +280,14 @@ func TestProfileInstructions(t *testing.T) {
 	}{
 		"of the project": {func(*configs.Instructions) {}, []string{ofProject}},
 		"none":           {func(i *configs.Instructions) { i.Enabled = false }, nil},
-		"of a directory": {func(i *configs.Instructions) { i.Directories = []string{more} }, []string{
+		"of a directory": {func(i *configs.Instructions) {
+			i.Directories = []string{more}
+		}, []string{
 			ofProject, ofDirectory,
 		}},
 		"of the organization": {
-			func(i *configs.Instructions) { i.Organization = ofOrganization }, []string{ofProject, ofOrganization},
+			func(i *configs.Instructions) { i.Organization = ofOrganization },
+			[]string{ofProject, ofOrganization},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,7 +313,9 @@ func TestProfileSkills(t *testing.T) {
 	for _, name := range []string{"brewing", "pouring"} {
 		writeFile(
 			t, filepath.Join(dir, name, "SKILL.md"),
-			fmt.Sprintf("---\nname: %s\ndescription: Knows all about %s tea.\n---\nFirst, boil water.\n", name, name),
+			fmt.Sprintf(
+				"---\nname: %s\ndescription: Knows all about %s tea.\n---\nFirst, boil water.\n",
+				name, name),
 		)
 	}
 	for name, tt := range map[string]struct {
@@ -299,8 +323,10 @@ func TestProfileSkills(t *testing.T) {
 		brewing, pouring bool
 	}{
 		"of a directory": {func(*configs.Profile) {}, true, true},
-		"one left out":   {func(p *configs.Profile) { p.DisabledSkills = []string{"pouring"} }, true, false},
-		"none":           {func(p *configs.Profile) { p.Skills = false }, false, false},
+		"one left out": {func(p *configs.Profile) {
+			p.DisabledSkills = []string{"pouring"}
+		}, true, false},
+		"none": {func(p *configs.Profile) { p.Skills = false }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, withProfile(func(p *configs.Profile) {
@@ -310,9 +336,11 @@ func TestProfileSkills(t *testing.T) {
 			s := g.start()
 			s.turn("hello")
 			body := string(g.lastRequest().Body)
-			brewing, pouring := strings.Contains(body, "about brewing tea"), strings.Contains(body, "about pouring tea")
+			brewing, pouring := strings.Contains(body, "about brewing tea"),
+				strings.Contains(body, "about pouring tea")
 			if brewing != tt.brewing || pouring != tt.pouring {
-				t.Errorf("brewing %v, pouring %v, want %v, %v", brewing, pouring, tt.brewing, tt.pouring)
+				t.Errorf("brewing %v, pouring %v, want %v, %v", brewing, pouring, tt.brewing,
+					tt.pouring)
 			}
 		})
 	}
@@ -327,7 +355,8 @@ func TestProfileAgents(t *testing.T) {
 		g := newRig(t, withProfile(func(p *configs.Profile) { p.Agents = agents }))
 		s := g.start()
 		s.turn("hello")
-		if body := string(g.lastRequest().Body); !strings.Contains(body, "Tastes what was brewed.") ||
+		if body := string(g.lastRequest().Body); !strings.Contains(body,
+			"Tastes what was brewed.") ||
 			strings.Contains(body, "and nothing else") {
 			t.Errorf(
 				"the model knows the agent: %v, its prompt: %v, want the description only",
@@ -336,7 +365,9 @@ func TestProfileAgents(t *testing.T) {
 		}
 	})
 	t.Run("to begin with", func(t *testing.T) {
-		g := newRig(t, withProfile(func(p *configs.Profile) { p.Agents, p.Agent = agents, "taster" }))
+		g := newRig(t, withProfile(func(p *configs.Profile) {
+			p.Agents, p.Agent = agents, "taster"
+		}))
 		s := g.start()
 		s.turn("hello")
 		if body := string(g.lastRequest().Body); !strings.Contains(body, "and nothing else") {
@@ -354,14 +385,18 @@ func TestProfileInfinite(t *testing.T) {
 		want     bool
 	}{
 		"from a threshold on": {
-			configs.Infinite{Enabled: true, BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 1, true,
+			configs.Infinite{Enabled: true, BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 1,
+			true,
 		},
-		"not at all": {configs.Infinite{BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 420, false},
+		"not at all": {configs.Infinite{BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 420,
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(
 				t,
-				withProfile(func(p *configs.Profile) { p.Provider.MaxPromptTokens, p.Infinite = 16_000, tt.infinite }),
+				withProfile(func(p *configs.Profile) {
+					p.Provider.MaxPromptTokens, p.Infinite = 16_000, tt.infinite
+				}),
 			)
 			s := g.start()
 			full := func() bool {
@@ -375,7 +410,9 @@ func TestProfileInfinite(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			got := slices.ContainsFunc(
-				s.runtime, func(e adminapi.RuntimeEvent) bool { return e.Type == "session.compaction_start" },
+				s.runtime, func(e adminapi.RuntimeEvent) bool {
+					return e.Type == "session.compaction_start"
+				},
 			)
 			if got != tt.want || !tt.want && s.window.Tokens < 8*s.window.Limit/10 {
 				t.Errorf(
@@ -394,14 +431,17 @@ func TestProfileOnTheWire(t *testing.T) {
 		dir := t.TempDir()
 		record = filepath.Join(dir, "told")
 		script := filepath.Join(dir, "copilot")
-		if err := os.WriteFile(script, []byte(fmt.Sprintf("#!/bin/bash\nexec %q \"$@\" < <(exec tee %q 2>/dev/null)\n", o.CLI, record)), 0o755); err != nil {
+		if err := os.WriteFile(script,
+			[]byte(fmt.Sprintf("#!/bin/bash\nexec %q \"$@\" < <(exec tee %q 2>/dev/null)\n", o.CLI,
+				record)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		o.CLI = script
 		o.Trusts = func(string) bool { return true }
 	}, withProfile(func(p *configs.Profile) {
 		p.ReasoningSummary, p.ContextTier = "concise", "long_context"
-		p.Directories, p.ConfigDir, p.ConfigDiscovery = []string{"/srv"}, filepath.Join(t.TempDir(), "config"), true
+		p.Directories, p.ConfigDir, p.ConfigDiscovery = []string{"/srv"},
+			filepath.Join(t.TempDir(), "config"), true
 		p.ExcludedAgents = []string{"explore"}
 		p.ToolSearch = configs.ToolSearch{Enabled: true, Threshold: 5}
 		p.Instructions.OnDemand = false

@@ -10,14 +10,16 @@ import (
 	"tapgw/internal/git"
 )
 
-// The runtime reads files of the session's directory and of the repository around it, and starts programs that they
-// name. Here is decided which of them count. docs/copilot.md has the list.
+// The runtime reads files of the session's directory and of the repository around it, and starts
+// programs that they name. Here is decided which of them count. docs/copilot.md has the list.
 
-// lspTool is the runtime's tool that starts the language servers of .github/lsp.json in the session's directory.
+// lspTool is the runtime's tool that starts the language servers of .github/lsp.json in the
+// session's directory.
 const lspTool = "lsp"
 
-// limitProject keeps a repository's files from making the runtime start programs. The runtime gets language servers,
-// MCP servers, agents and skills only of a project that the user trusts. faults name the parts that are left out.
+// limitProject keeps a repository's files from making the runtime start programs. The runtime gets
+// language servers, MCP servers, agents and skills only of a project that the user trusts. faults
+// name the parts that are left out.
 func (o *Options) limitProject(c *sdk.SessionConfig, home string) (faults []string) {
 	c.EnableFileHooks = new(false) // the gateway asks the hooks of a trusted project itself
 	isTrusted := o.trusts(c.WorkingDirectory)
@@ -27,15 +29,17 @@ func (o *Options) limitProject(c *sdk.SessionConfig, home string) (faults []stri
 	if c.EnableConfigDiscovery != nil && !isTrusted {
 		c.EnableConfigDiscovery = nil
 		c.SkillDirectories = append(slices.Clip(c.SkillDirectories), userSkills(home)...)
-		faults = append(faults, "config_discovery counts only in a project that you trust, in its own directory: "+
-			"the session has your own skills, and no MCP servers, agents and skills of files here")
+		faults = append(faults,
+			"config_discovery counts only in a project that you trust, in its own directory: "+
+				"the session has your own skills, and no MCP servers, agents and skills "+
+				"of files here")
 	}
 	return faults
 }
 
-// trusts reports whether the user trusts all files that the runtime reads of the repository around a session's
-// directory. Users trust the files of one directory. So the result is false below that directory, and if the directory
-// is only a part of a repository.
+// trusts reports whether the user trusts all files that the runtime reads of the repository around
+// a session's directory. Users trust the files of one directory. So the result is false below that
+// directory, and if the directory is only a part of a repository.
 func (o *Options) trusts(cwd string) bool {
 	if o.Trusts == nil || !o.Trusts(cwd) {
 		return false

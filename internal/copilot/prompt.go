@@ -17,8 +17,8 @@ import (
 
 // Prompts on their way to the runtime, and the context that providers add to them.
 
-// sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that it began. While
-// there is one, the session is not reported idle.
+// sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that
+// it began. While there is one, the session is not reported idle.
 type sentPrompt struct {
 	id           string // the runtime's id; "" until it answered
 	prompt       string // the gateway's id
@@ -46,7 +46,8 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	if s.needsHooks() {
 		if err := s.EnableHooks(ctx); err != nil {
 			return fmt.Errorf(
-				"the prompt is not given to the Copilot runtime, for hooks and gates could not be asked: %w", err,
+				"the prompt is not given to the Copilot runtime, for hooks and gates could "+
+					"not be asked: %w", err,
 			)
 		}
 	}
@@ -54,20 +55,22 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	if err != nil {
 		return err
 	}
-	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: cmp.Or(p.Shown, p.Text), source: p.Source}
+	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: cmp.Or(p.Shown, p.Text),
+		source: p.Source}
 	// The runtime has the same names of modes as the admin API.
 	msg := sdk.MessageOptions{
-		Prompt: p.Text, Mode: adminapi.ModeEnqueue, Source: messageSource(p.Source), Attachments: attachments,
-		RequestHeaders: p.Headers, DisplayPrompt: p.Shown,
+		Prompt: p.Text, Mode: adminapi.ModeEnqueue, Source: messageSource(p.Source),
+		Attachments: attachments, RequestHeaders: p.Headers, DisplayPrompt: p.Shown,
 	}
 	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
-		// The model does not see the source, so the text says that it does not come from the user. People see the
-		// source in the timeline.
+		// The model does not see the source, so the text says that it does not come from the user.
+		// People see the source in the timeline.
 		msg.DisplayPrompt = p.Text
 		msg.Prompt = "[from provider " + name + "]\n" + p.Text
 		sent.text = msg.Prompt
 		if s.joined != 0 {
-			// A terminal shows no prompt that has a source, so its person sees the same text as the model.
+			// A terminal shows no prompt that has a source, so its person sees the same text as the
+			// model.
 			msg.DisplayPrompt, msg.Source, sent.shown = "", "", sent.text
 		}
 	}
@@ -96,8 +99,8 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	return nil
 }
 
-// prepareSteering prepares a prompt that may come in the middle of a turn. The runtime runs no prompt hook for it, so
-// the context of the providers is added here.
+// prepareSteering prepares a prompt that may come in the middle of a turn. The runtime runs no
+// prompt hook for it, so the context of the providers is added here.
 func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sdk.MessageOptions) {
 	msg.Mode = adminapi.ModeImmediate
 	if !s.awaitCalls() {
@@ -142,14 +145,16 @@ func (s *session) added(ctx context.Context, prompt, source string) string {
 	return reminderTag.ReplaceAllString(s.calls.UserPrompt(ctx, prompt, source), "‹$1")
 }
 
-// removeBegun removes the prompt that the runtime reports as begun, and returns it. The event may come before the
-// answer that has the prompt's id.
+// removeBegun removes the prompt that the runtime reports as begun, and returns it. The event may
+// come before the answer that has the prompt's id.
 func (s *session) removeBegun(id, content string) *sentPrompt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == id })
 	if at < 0 {
-		at = slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == "" && p.shown == content })
+		at = slices.IndexFunc(s.sent, func(p *sentPrompt) bool {
+			return p.id == "" && p.shown == content
+		})
 	}
 	if at < 0 {
 		return nil
@@ -174,7 +179,8 @@ func (s *session) removeSent(prompts []*sentPrompt) (dropped []*sentPrompt) {
 	return dropped
 }
 
-// unbegun returns the prompts that have not begun, and those among them that the runtime has accepted.
+// unbegun returns the prompts that have not begun, and those among them that the runtime has
+// accepted.
 func (s *session) unbegun() (all, taken []*sentPrompt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +192,8 @@ func (s *session) unbegun() (all, taken []*sentPrompt) {
 	return slices.Clone(s.sent), taken
 }
 
-// messageSource gives the runtime the source of a prompt, and promptSource reads it back from an event.
+// messageSource gives the runtime the source of a prompt, and promptSource reads it back from an
+// event.
 func messageSource(source string) sdk.MessageSource {
 	if name, ok := strings.CutPrefix(source, gateway.SourceProvider); ok {
 		return sdk.MessageSourceAgent(name)

@@ -17,9 +17,9 @@ import (
 
 // Questions of the model to a person: a choice, a text or a form.
 
-// whilePending calls do on a goroutine of its own, with a context that ends when the runtime no longer waits for the
-// answer. It returns false, and calls nothing, if the conn is gone or the request is handled already. The pump calls
-// it.
+// whilePending calls do on a goroutine of its own, with a context that ends when the runtime no
+// longer waits for the answer. It returns false, and calls nothing, if the conn is gone or the
+// request is handled already. The pump calls it.
 func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Context)) bool {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
@@ -60,7 +60,8 @@ type answerWaiter struct {
 	question chan *pendingQuestion // holds one; closed when no question will come
 }
 
-// questionMatcher holds questions without a waiter and waiters without a question, by key. Only the pump uses it.
+// questionMatcher holds questions without a waiter and waiters without a question, by key. Only the
+// pump uses it.
 type questionMatcher struct {
 	questions map[string][]*pendingQuestion
 	waiters   map[string][]*answerWaiter
@@ -159,11 +160,14 @@ func (t *tracker) inputRequested(d *rpc.UserInputRequestedData) {
 	})
 }
 
-// input is the SDK's handler of a question that the model asks. Without an answer in time, the model gets a text
-// that says that, and the turn goes on.
-func (s *session) input(req sdk.UserInputRequest, _ sdk.UserInputInvocation) (sdk.UserInputResponse, error) {
+// input is the SDK's handler of a question that the model asks. Without an answer in time, the
+// model gets a text that says that, and the turn goes on.
+func (s *session) input(
+	req sdk.UserInputRequest, _ sdk.UserInputInvocation,
+) (sdk.UserInputResponse, error) {
 	answer, err := s.waitAnswer(inputKey(req.Question, req.Choices))
-	said := sdk.UserInputResponse{Answer: answer.Text, WasFreeform: !slices.Contains(req.Choices, answer.Text)}
+	said := sdk.UserInputResponse{Answer: answer.Text, WasFreeform: !slices.Contains(req.Choices,
+		answer.Text)}
 	switch {
 	case errors.Is(err, gateway.ErrUnanswered):
 		said.Answer = "(nobody answered in time: go on without an answer, or end the turn)"
@@ -183,11 +187,13 @@ func (t *tracker) formRequested(d *rpc.ElicitationRequestedData) {
 	if from := deref(d.ElicitationSource); from != "" {
 		message = from + ": " + message
 	}
-	q := gateway.Question{Kind: adminapi.QuestionForm, Message: message, Schema: protocol.Raw(`{"type":"object"}`)}
+	q := gateway.Question{Kind: adminapi.QuestionForm, Message: message,
+		Schema: protocol.Raw(`{"type":"object"}`)}
 	if deref(d.Mode) == rpc.ElicitationRequestedModeURL {
 		q = gateway.Question{
-			Kind: adminapi.QuestionPermission, Message: message + " (open this in a browser, then answer once)",
-			Detail: deref(d.URL),
+			Kind:    adminapi.QuestionPermission,
+			Message: message + " (open this in a browser, then answer once)",
+			Detail:  deref(d.URL),
 		}
 	} else if d.RequestedSchema != nil {
 		schema, err := json.Marshal(d.RequestedSchema)
@@ -216,8 +222,8 @@ func (s *session) form(e sdk.ElicitationContext) (sdk.ElicitationResult, error) 
 	return result, nil
 }
 
-// questionHandlers returns the SDK's handlers for questions, or nil handlers if the session may not ask a person. Then
-// the model has no ask_user, and MCP servers can't use forms.
+// questionHandlers returns the SDK's handlers for questions, or nil handlers if the session may not
+// ask a person. Then the model has no ask_user, and MCP servers can't use forms.
 func (s *session) questionHandlers() (sdk.UserInputHandler, sdk.ElicitationHandler) {
 	if !s.o.AskUser {
 		return nil, nil

@@ -40,7 +40,8 @@ func newHosted(t testing.TB, r *rig) *hosted {
 
 func (h *hosted) start(label string) *gateway.Session {
 	h.t.Helper()
-	s, err := h.g.Start(h.r.ctx, gateway.StartRequest{Host: Kind, Model: "scripted", CWD: h.r.cwd, Label: label})
+	s, err := h.g.Start(h.r.ctx, gateway.StartRequest{Host: Kind, Model: "scripted", CWD: h.r.cwd,
+		Label: label})
 	if err != nil {
 		h.t.Fatalf("starting session %s: %v", label, err)
 	}
@@ -55,7 +56,9 @@ func startHosted(t testing.TB, r *rig) *hosted {
 
 // turnOf gives a session a prompt and returns what the model said, and how the turn
 // ended.
-func turnOf(ctx context.Context, s *gateway.Session, p gateway.Prompt) (said string, errs []string, end error) {
+func turnOf(
+	ctx context.Context, s *gateway.Session, p gateway.Prompt,
+) (said string, errs []string, end error) {
 	turn, err := s.Turn(ctx, p)
 	if err != nil {
 		return "", nil, err
@@ -130,7 +133,8 @@ func (h *hosted) answer(q adminapi.Question, a gateway.Answer) {
 }
 
 func shellCall(command string) string {
-	return "call:bash " + string(rawJSON(map[string]string{"command": command, "description": "try it"}))
+	return "call:bash " +
+		string(rawJSON(map[string]string{"command": command, "description": "try it"}))
 }
 
 // TestPermissionAsked: once lets this one pass, session the same again without a
@@ -147,7 +151,8 @@ func TestPermissionAsked(t *testing.T) {
 	if q.Kind != adminapi.QuestionPermission || q.Detail != "echo once" ||
 		!strings.Contains(q.Message, "run this command") ||
 		!strings.Contains(q.Message, "try it") {
-		t.Errorf(`the question: %+v, want %v about "echo once" with what it would do`, q, adminapi.QuestionPermission)
+		t.Errorf(`the question: %+v, want %v about "echo once" with what it would do`, q,
+			adminapi.QuestionPermission)
 	}
 	h.answer(q, gateway.Answer{Decision: adminapi.DecideOnce})
 	if said := <-turn; !strings.Contains(said, "once") || strings.Contains(said, "denied") {
@@ -178,7 +183,8 @@ func TestPermissionAsked(t *testing.T) {
 	if said := <-h.asking(shellCall("echo fine && rm -f x")); !strings.Contains(
 		said, "deny_commands in [copilot.permissions]",
 	) {
-		t.Errorf(`denied by a pattern: %q, want "deny_commands in [copilot.permissions]" in it`, said)
+		t.Errorf(`denied by a pattern: %q, want "deny_commands in [copilot.permissions]" in it`,
+			said)
 	}
 	turn = h.asking(shellCall("echo fine > made"))
 	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
@@ -198,10 +204,12 @@ func TestPermissionAsked(t *testing.T) {
 	}
 }
 
-// TestPermissionsAskedByKind asks for a write, a read and a provider's tool, and anew when another provider has it.
+// TestPermissionsAskedByKind asks for a write, a read and a provider's tool, and anew when another
+// provider has it.
 func TestPermissionsAskedByKind(t *testing.T) {
 	r := newRig(t, func(o *Options) {
-		o.Permissions = configs.Permissions{Write: configs.Ask, Read: configs.Ask, CustomTool: configs.Ask}
+		o.Permissions = configs.Permissions{Write: configs.Ask, Read: configs.Ask,
+			CustomTool: configs.Ask}
 	})
 	s := r.start()
 	var mu sync.Mutex
@@ -229,7 +237,8 @@ func TestPermissionsAskedByKind(t *testing.T) {
 	s.turn(`call:act {"x":"y"}`)
 	var details []string
 	for _, q := range asked {
-		details = append(details, q.Message[:strings.Index(q.Message, "?")]+" "+strings.SplitN(q.Detail, "\n", 2)[0])
+		details = append(details,
+			q.Message[:strings.Index(q.Message, "?")]+" "+strings.SplitN(q.Detail, "\n", 2)[0])
 	}
 	want := []string{
 		"May the session write this file " + file,
@@ -247,7 +256,8 @@ func TestUnanswered(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
 		o.Permissions.Shell, o.AskUser, o.AnswerTimeout = configs.Ask, true, 300*time.Millisecond
 	}))
-	if said := <-h.asking(shellCall("echo ran")); !strings.Contains(said, "nobody answered in time (answer_timeout") {
+	if said := <-h.asking(shellCall("echo ran")); !strings.Contains(said,
+		"nobody answered in time (answer_timeout") {
 		t.Errorf(`a permission: %q, want "nobody answered in time (answer_timeout" in it`, said)
 	}
 	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(
@@ -335,12 +345,14 @@ func TestAskUser(t *testing.T) {
 	}
 
 	// Two at once: each gets its own answer.
-	turn = h.asking("call:ask_user {\"question\":\"First?\"}\ncall:ask_user {\"question\":\"Second?\"}")
+	turn = h.asking(
+		"call:ask_user {\"question\":\"First?\"}\ncall:ask_user {\"question\":\"Second?\"}")
 	for range 2 {
 		q := h.asked(h.s)
 		h.answer(q, gateway.Answer{Text: "to " + q.Message})
 	}
-	if said := <-turn; !strings.Contains(said, "to First?") || !strings.Contains(said, "to Second?") {
+	if said := <-turn; !strings.Contains(said, "to First?") ||
+		!strings.Contains(said, "to Second?") {
 		t.Errorf(`two at once: %q, want "to First?" and "to Second?" in it`, said)
 	}
 
@@ -356,7 +368,8 @@ func TestAskUser(t *testing.T) {
 	if list := h.g.Questions(); len(list) != 0 {
 		t.Errorf("still waiting: %+v, want none", list)
 	}
-	if err := h.s.Answer(q.ID, gateway.Answer{Text: "late"}); err == nil || !strings.Contains(err.Error(), "is over") {
+	if err := h.s.Answer(q.ID, gateway.Answer{Text: "late"}); err == nil ||
+		!strings.Contains(err.Error(), "is over") {
 		t.Errorf(`a late answer: %v, want an error and "is over" in it`, err)
 	}
 	turn = h.asking(`call:ask_user {"question":"Really?"}`)
@@ -368,7 +381,8 @@ func TestAskUser(t *testing.T) {
 
 func TestNobodyToAsk(t *testing.T) {
 	h := startHosted(t, newRig(t))
-	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(said, `no tool "ask_user"`) {
+	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(said,
+		`no tool "ask_user"`) {
 		t.Errorf("the model's call of ask_user: %q, want no such tool", said)
 	}
 	if caps := h.conn().Capabilities(); caps.UI != nil && caps.UI.Elicitation {
@@ -410,7 +424,9 @@ func TestForm(t *testing.T) {
 
 // TestEndWhileAsked: a session that is stopped while it asks ends at once.
 func TestEndWhileAsked(t *testing.T) {
-	h := startHosted(t, newRig(t, func(o *Options) { o.AskUser, o.Permissions.Shell = true, configs.Ask }))
+	h := startHosted(t, newRig(t, func(o *Options) {
+		o.AskUser, o.Permissions.Shell = true, configs.Ask
+	}))
 	turn := h.asking("call:ask_user {\"question\":\"Which?\"}\n" + shellCall("echo x"))
 	h.asked(h.s)
 	if err := h.s.Stop(h.r.ctx, "test"); err != nil {

@@ -6,8 +6,8 @@ import (
 	"tapgw/internal/chans"
 )
 
-// queue hands items from many goroutines to one, in order and without a bound. It never blocks the sender, because the
-// SDK stops reading for all sessions while one of its handlers blocks.
+// queue hands items from many goroutines to one, in order and without a bound. It never blocks the
+// sender, because the SDK stops reading for all sessions while one of its handlers blocks.
 type queue[T any] struct {
 	wake chan struct{} // holds one
 
@@ -38,8 +38,8 @@ func (q *queue[T]) close() {
 
 func (q *queue[T]) signal() { chans.Wake(q.wake) }
 
-// receiveAll returns all queued items and waits for the first. It returns false when the queue is closed and empty.
-// Only one goroutine may call it.
+// receiveAll returns all queued items and waits for the first. It returns false when the queue is
+// closed and empty. Only one goroutine may call it.
 func (q *queue[T]) receiveAll() ([]T, bool) {
 	for {
 		q.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// recordRaw gives the gateway an event as the runtime sent it, without the session's secrets: a model may have read one
-// and repeated it.
+// recordRaw gives the gateway an event as the runtime sent it, without the session's secrets: a
+// model may have read one and repeated it.
 func (s *session) recordRaw(e sdk.SessionEvent) {
 	var data protocol.Raw
 	if unknown, ok := e.Data.(*rpc.RawSessionEventData); ok {

@@ -10,11 +10,13 @@ import (
 func TestSecrets(t *testing.T) {
 	s := &session{githubToken: "gho_0123456789", provider: &sdk.ProviderConfig{
 		APIKey: `key-with-"quotes"`, BearerToken: "short",
-		Headers: map[string]string{"Authorization": "Bearer 0123456789", "Accept": "application/json"},
+		Headers: map[string]string{"Authorization": "Bearer 0123456789",
+			"Accept": "application/json"},
 	}}
 	got := s.secrets()
 	slices.Sort(got)
-	if want := []string{"0123456789", "Bearer 0123456789", "gho_0123456789", `key-with-\"quotes\"`}; !slices.Equal(
+	if want := []string{"0123456789", "Bearer 0123456789", "gho_0123456789",
+		`key-with-\"quotes\"`}; !slices.Equal(
 		got, want,
 	) {
 		t.Errorf("the secrets are %q, not %q", got, want)

@@ -66,7 +66,9 @@ func (r *Runtime) forgetProcess(p *process) {
 func (r *Runtime) countFailure(now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failureTimes = slices.DeleteFunc(r.failureTimes, func(t time.Time) bool { return now.Sub(t) > failureWindow })
+	r.failureTimes = slices.DeleteFunc(r.failureTimes, func(t time.Time) bool {
+		return now.Sub(t) > failureWindow
+	})
 	r.failureTimes = append(r.failureTimes, now)
 	return len(r.failureTimes)
 }
@@ -79,11 +81,13 @@ func backOff(n int) time.Duration {
 	return firstBackOff << (n - 2)
 }
 
-// replace starts a new process and resumes the sessions in it. Call it with the right of acquireProcess.
+// replace starts a new process and resumes the sessions in it. Call it with the right of
+// acquireProcess.
 func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 	for {
 		if failures >= maxFailures {
-			r.giveUp(sessions, fmt.Sprintf("%v; it failed %d times within a minute", cause, failures))
+			r.giveUp(sessions, fmt.Sprintf("%v; it failed %d times within a minute", cause,
+				failures))
 			return
 		}
 		if chans.Sleep(r.ctx, backOff(failures)) != nil {
@@ -95,8 +99,9 @@ func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 			cause, failures = err, r.countFailure(time.Now())
 			continue
 		}
-		// Another goroutine in supervise watches the new process. If that process dies while sessions are being
-		// resumed, the goroutine takes over all sessions as soon as this call ends.
+		// Another goroutine in supervise watches the new process. If that process dies while
+		// sessions are being resumed, the goroutine takes over all sessions as soon as this call
+		// ends.
 		r.resume(sessions, p)
 		return
 	}
@@ -116,7 +121,9 @@ func (r *Runtime) resume(sessions []*session, p *process) {
 			}
 			r.log.Warn("a session could not be resumed", "session", s.id, "error", err)
 			r.remove(s)
-			s.giveUp(fmt.Sprintf("the Copilot runtime died and the session could not be resumed: %v", err))
+			s.giveUp(
+				fmt.Sprintf("the Copilot runtime died and the session could not be resumed: %v",
+					err))
 		})
 	}
 	wg.Wait()
@@ -138,7 +145,8 @@ func (r *Runtime) Faults() (faults configs.Faults) {
 		if why := s.saveError.Load(); why != nil {
 			faults = append(faults, configs.Fault{
 				File: r.sessionDir(s.id), Line: 1, Column: 1,
-				Message: fmt.Sprintf("session %s can't be saved (is the disk full?): %s", s.id, *why),
+				Message: fmt.Sprintf("session %s can't be saved (is the disk full?): %s", s.id,
+					*why),
 			})
 		}
 	}

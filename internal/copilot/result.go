@@ -84,7 +84,8 @@ func failureResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 // binaryResult is a result with data that is not text, and a text beside it.
 func binaryResult(mimeType string, data []byte, text string) *rpc.ExternalToolTextResultForLlm {
 	result := successResult(text)
-	result.BinaryResultsForLlm = []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{binary(mimeType, data)}
+	result.BinaryResultsForLlm = []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{binary(
+		mimeType, data)}
 	return result
 }
 
@@ -102,8 +103,8 @@ func binary(mimeType string, data []byte) rpc.ExternalToolTextResultForLlmBinary
 // maxImage bounds an image that the model is shown, in bytes. GitHub's models refuse a larger one.
 const maxImage = 3 << 20
 
-// partsResult is the result for several parts: the images that the model can be shown, and a text that has the texts
-// and names everything else. A file that it names the model can open.
+// partsResult is the result for several parts: the images that the model can be shown, and a text
+// that has the texts and names everything else. A file that it names the model can open.
 func partsResult(parts []protocol.Part) *rpc.ExternalToolTextResultForLlm {
 	texts := make([]string, len(parts))
 	var images []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm
@@ -120,8 +121,8 @@ func partsResult(parts []protocol.Part) *rpc.ExternalToolTextResultForLlm {
 	return result
 }
 
-// imageResult is the result for a JSON object whose member image is a data: URL. The other members become the text. It
-// returns nil for any other value.
+// imageResult is the result for a JSON object whose member image is a data: URL. The other members
+// become the text. It returns nil for any other value.
 func imageResult(raw protocol.Raw) *rpc.ExternalToolTextResultForLlm {
 	if raw.Kind() != '{' {
 		return nil

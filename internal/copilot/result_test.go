@@ -24,7 +24,8 @@ func checkToolResults(t *testing.T, tests map[string]toolResultTest) {
 		t.Run(name, func(t *testing.T) {
 			got := toolResult(tt.outcome)
 			if *got.ResultType != tt.typ || got.TextResultForLlm != tt.text {
-				t.Errorf("%s %q, want %s %q", *got.ResultType, got.TextResultForLlm, tt.typ, tt.text)
+				t.Errorf("%s %q, want %s %q", *got.ResultType, got.TextResultForLlm, tt.typ,
+					tt.text)
 			}
 			if (got.Error != nil) != tt.outcome.Failed() {
 				t.Errorf("error: %v, want one: %v", got.Error, tt.outcome.Failed())
@@ -34,7 +35,8 @@ func checkToolResults(t *testing.T, tests map[string]toolResultTest) {
 			case tt.mimeType == "" && len(binary) > 0:
 				t.Errorf("binary results %+v, want none", binary)
 			case tt.mimeType != "" &&
-				(len(binary) != 1 || binary[0].MIMEType != tt.mimeType || binary[0].Type != "image"):
+				(len(binary) != 1 || binary[0].MIMEType != tt.mimeType ||
+					binary[0].Type != "image"):
 				t.Errorf("binary results %+v, want one image of type %s", binary, tt.mimeType)
 			}
 		})
@@ -80,7 +82,8 @@ func TestToolResultWithImage(t *testing.T) {
 			`{"page":2}`,
 			"image/png",
 		},
-		"image by name": {gateway.Outcome{Data: raw(`{"image":"cat.png"}`)}, "success", `{"image":"cat.png"}`, ""},
+		"image by name": {gateway.Outcome{Data: raw(`{"image":"cat.png"}`)}, "success",
+			`{"image":"cat.png"}`, ""},
 		"image broken": {
 			gateway.Outcome{Data: raw(`{"image":"data:image/png;base64,%%%"}`)},
 			"success",
@@ -105,7 +108,8 @@ func TestToolResultOfFailure(t *testing.T) {
 			"TIMEOUT: too slow",
 			"",
 		},
-		"denied": {gateway.Outcome{ErrorCode: protocol.CodeDenied, Error: "no"}, "denied", "DENIED: no", ""},
+		"denied": {gateway.Outcome{ErrorCode: protocol.CodeDenied, Error: "no"}, "denied",
+			"DENIED: no", ""},
 		"unauthorized": {
 			gateway.Outcome{ErrorCode: protocol.CodeUnauthorized, Error: "who?"},
 			"rejected",
@@ -156,7 +160,8 @@ func TestToolResultOfFile(t *testing.T) {
 			"image",
 		},
 		"binary": {
-			gateway.File{Name: "a.bin", MimeType: "application/octet-stream", Content: []byte{0, 1}},
+			gateway.File{Name: "a.bin", MimeType: "application/octet-stream",
+				Content: []byte{0, 1}},
 			"a.bin",
 			"resource",
 		},
@@ -178,14 +183,16 @@ func TestToolResultOfFile(t *testing.T) {
 				}
 				return
 			}
-			if len(got.BinaryResultsForLlm) != 1 || string(got.BinaryResultsForLlm[0].Type) != tt.typ ||
+			if len(got.BinaryResultsForLlm) != 1 ||
+				string(got.BinaryResultsForLlm[0].Type) != tt.typ ||
 				got.BinaryResultsForLlm[0].MIMEType != tt.file.MimeType {
 				t.Fatalf(
 					"binary results: %+v, want one of %v and type %v",
 					got.BinaryResultsForLlm, tt.typ, tt.file.MimeType,
 				)
 			}
-			if data, err := base64.StdEncoding.DecodeString(got.BinaryResultsForLlm[0].Data); err != nil ||
+			if data, err := base64.StdEncoding.DecodeString(
+				got.BinaryResultsForLlm[0].Data); err != nil ||
 				!bytes.Equal(data, tt.file.Content) {
 				t.Errorf("the content: %q, %v, want no error and %q", data, err, tt.file.Content)
 			}
@@ -203,13 +210,15 @@ func TestPartsResult(t *testing.T) {
 		{Type: protocol.PartImage, MimeType: "image/png", Data: make([]byte, maxImage+1),
 			File: &protocol.FileRef{Path: "/p/large.png"}},
 		{Type: protocol.PartResource, URI: "mem://b", MimeType: "image/gif", Data: []byte("b")},
-		{Type: protocol.PartAudio, MimeType: "audio/wav", Data: []byte("c"), File: &protocol.FileRef{Path: "/p/c.wav"}},
+		{Type: protocol.PartAudio, MimeType: "audio/wav", Data: []byte("c"),
+			File: &protocol.FileRef{Path: "/p/c.wav"}},
 		{Type: protocol.PartResource, URI: "mem://\x1b", Name: "d", MimeType: "text/plain"},
 		{Type: protocol.PartResource, URI: "mem://e", Text: "e"},
 	}})
-	want := "look\n[image: image/png, 1 bytes]\n[image: image/png, 3145729 bytes, in the file /p/large.png]\n" +
-		"[resource mem://b: image/gif, 1 bytes]\n[sound: audio/wav, 1 bytes, in the file /p/c.wav]\n" +
-		`[resource mem://\x1b: d, text/plain]` + "\n[resource mem://e]\ne"
+	want :=
+		"look\n[image: image/png, 1 bytes]\n[image: image/png, 3145729 bytes, in the file /p/large.png]\n" +
+			"[resource mem://b: image/gif, 1 bytes]\n[sound: audio/wav, 1 bytes, in the file /p/c.wav]\n" +
+			`[resource mem://\x1b: d, text/plain]` + "\n[resource mem://e]\ne"
 	if got.TextResultForLlm != want {
 		t.Errorf("the text is\n%s\nwant\n%s", got.TextResultForLlm, want)
 	}

@@ -17,8 +17,8 @@ import (
 
 // A session's past when it is resumed: its history, and the calls that were pending.
 
-// providerWait is how long a call that was pending when its gateway died waits for a provider with its tool. Providers
-// reconnect within seconds.
+// providerWait is how long a call that was pending when its gateway died waits for a provider with
+// its tool. Providers reconnect within seconds.
 const providerWait = time.Minute
 
 // maxHistory is how many events of a resumed session's past are kept for its followers.
@@ -32,8 +32,8 @@ type past struct {
 	pending   []*rpc.ExternalToolRequestedData // the calls that this turn waits for
 }
 
-// readHistory reads the past of a session that was resumed. With carryOn, it also finds the calls that the session
-// waited for, because the runtime does not ask for them again.
+// readHistory reads the past of a session that was resumed. With carryOn, it also finds the calls
+// that the session waited for, because the runtime does not ask for them again.
 func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error {
 	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)
 	if err != nil {
@@ -65,9 +65,13 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 		case *rpc.ExternalToolRequestedData:
 			pending = append(pending, d)
 		case *rpc.ExternalToolCompletedData:
-			pending = slices.DeleteFunc(pending, func(p *request) bool { return p.RequestID == d.RequestID })
+			pending = slices.DeleteFunc(pending, func(p *request) bool {
+				return p.RequestID == d.RequestID
+			})
 		case *rpc.ToolExecutionCompleteData:
-			pending = slices.DeleteFunc(pending, func(p *request) bool { return p.ToolCallID == d.ToolCallID })
+			pending = slices.DeleteFunc(pending, func(p *request) bool {
+				return p.ToolCallID == d.ToolCallID
+			})
 		}
 	}
 	return pending
@@ -95,7 +99,8 @@ func (t *tracker) replay(was *past) {
 		d = t.s.pendingOf(d)
 		t.s.calls.Note(
 			adminapi.LogInfo,
-			fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName),
+			fmt.Sprintf("tool %s, which was called before the session was lost, is called again",
+				d.ToolName),
 		)
 		if c != nil {
 			t.s.runCall(c, d, t.s.callAgain)
@@ -109,17 +114,20 @@ func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok b
 	if e.AgentID != nil {
 		return l, false
 	}
-	l = adminapi.TimelineLine{TS: e.Timestamp, Level: adminapi.LogInfo, Source: gateway.SourceSession}
+	l = adminapi.TimelineLine{TS: e.Timestamp, Level: adminapi.LogInfo,
+		Source: gateway.SourceSession}
 	ours := func(level adminapi.LogLevel, text string) {
 		l.Level, l.Message = level, text
 		// A line with another source than the session begins with that source.
-		if source, rest, found := strings.Cut(text, ": "); found && !strings.ContainsAny(source, " \n") {
+		if source, rest, found := strings.Cut(text, ": "); found &&
+			!strings.ContainsAny(source, " \n") {
 			l.Source, l.Message = source, rest
 		}
 	}
 	switch d := e.Data.(type) {
 	case *rpc.UserMessageData:
-		if promptSource(d.Source) == gateway.SourceUser { // a provider's prompt was shown when it was pushed
+		// a provider's prompt was shown when it was pushed
+		if promptSource(d.Source) == gateway.SourceUser {
 			l.Source, l.Message = gateway.SourceUser, d.Content
 		}
 	case *rpc.AssistantMessageData:
@@ -145,14 +153,16 @@ func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok b
 	return l, l.Message != ""
 }
 
-// callAgain repeats a call that was pending, once a provider with its tool has connected. The gates are asked again,
-// because their earlier decision is lost.
+// callAgain repeats a call that was pending, once a provider with its tool has connected. The gates
+// are asked again, because their earlier decision is lost.
 func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outcome {
 	late := time.NewTimer(providerWait)
 	defer late.Stop()
 	for {
 		s.mu.Lock()
-		there := slices.ContainsFunc(s.tools, func(t gateway.Tool) bool { return t.Name == call.Name })
+		there := slices.ContainsFunc(s.tools, func(t gateway.Tool) bool {
+			return t.Name == call.Name
+		})
 		changed := s.toolsChanged
 		s.mu.Unlock()
 		if there {
@@ -162,11 +172,13 @@ func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outc
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: "the call was ended"}
+			return gateway.Outcome{ErrorCode: protocol.CodeDisconnected,
+				Error: "the call was ended"}
 		case <-late.C:
 			return gateway.Outcome{
 				ErrorCode: protocol.CodeDisconnected,
-				Error:     fmt.Sprintf("the provider of %s did not come back within %v", call.Name, providerWait),
+				Error: fmt.Sprintf("the provider of %s did not come back within %v", call.Name,
+					providerWait),
 			}
 		}
 	}

@@ -65,8 +65,10 @@ func newRigWith(t testing.TB, script scriptmodel.ReplyFunc, change ...func(*Opti
 	}
 	t.Cleanup(model.Close)
 	o := Options{
-		CLI: path, Home: filepath.Join(home, ".copilot"), ProviderURL: model.URL, ProviderKey: "scripted-model-key",
-		Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		CLI: path, Home: filepath.Join(home, ".copilot"), ProviderURL: model.URL,
+		ProviderKey: "scripted-model-key",
+		Log: slog.New(slog.NewTextHandler(testWriter{t},
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, c := range change {
 		c(&o)
@@ -144,10 +146,12 @@ func (g *rig) start(change ...func(*gateway.StartRequest)) *fakeSession {
 		c(&req)
 	}
 	s := &fakeSession{
-		t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{},
+		t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{},
+		over: map[string]string{},
 	}
 	err := g.r.start(g.ctx, req,
-		func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+		func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls,
+			error) {
 			s.id, s.host, s.info = spec.ID, h, info
 			return s, nil
 		})
@@ -164,7 +168,8 @@ func (s *fakeSession) tool(name string, f toolFunc) {
 	if s.tools[name] == nil {
 		s.list = append(s.list, gateway.Tool{
 			Name: name, Description: "A tool of the tests.", Provider: "tests",
-			Parameters: protocol.Raw(`{"type":"object","properties":{"x":{"type":"string"}},"required":[]}`),
+			Parameters: protocol.Raw(
+				`{"type":"object","properties":{"x":{"type":"string"}},"required":[]}`),
 		})
 	}
 	s.tools[name] = f
@@ -246,7 +251,8 @@ func (s *fakeSession) wait(what string, holds func() bool) {
 		case <-ctx.Done():
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.t.Fatalf("waiting for %s: %v\nevents: %s\nnotes: %q", what, ctx.Err(), describe(s.events), s.notes)
+			s.t.Fatalf("waiting for %s: %v\nevents: %s\nnotes: %q", what, ctx.Err(),
+				describe(s.events), s.notes)
 		}
 	}
 }
@@ -319,8 +325,8 @@ func describe(events []gateway.Event) string {
 	var b strings.Builder
 	for _, e := range events {
 		fmt.Fprintf(
-			&b, "\n  %s id=%s delta=%q content=%q tool=%s args=%s error=%v %s user=%q", e.Callback, e.ID, e.Delta,
-			e.Content, e.Tool, e.Args, e.Error, e.SessionError, e.UserMessage,
+			&b, "\n  %s id=%s delta=%q content=%q tool=%s args=%s error=%v %s user=%q", e.Callback,
+			e.ID, e.Delta, e.Content, e.Tool, e.Args, e.Error, e.SessionError, e.UserMessage,
 		)
 	}
 	return b.String()
@@ -337,7 +343,9 @@ func (s *fakeSession) CallTool(ctx context.Context, c gateway.Call) gateway.Outc
 	return f(ctx, string(c.Args))
 }
 
-func (s *fakeSession) PreToolUse(_ context.Context, tool string, args protocol.Raw) gateway.Decision {
+func (s *fakeSession) PreToolUse(
+	_ context.Context, tool string, args protocol.Raw,
+) gateway.Decision {
 	if s.preToolUse == nil {
 		return gateway.Decision{}
 	}

@@ -23,21 +23,23 @@ import (
 // Kind is the host kind of the sessions that a [Runtime] starts.
 const Kind = "copilot"
 
-// DefaultMaxRounds is how many rounds of model and tools a turn may take unless max_rounds says otherwise.
+// DefaultMaxRounds is how many rounds of model and tools a turn may take unless max_rounds says
+// otherwise.
 const DefaultMaxRounds = 200
 
 // Options configure a [Runtime]. The zero value is usable: it finds the runtime, uses GitHub's
 // models as the user is signed in, and gives a session the permissions of
 // [configs.Permissions.WithDefaults].
 type Options struct {
-	CLI         string                     // the runtime's program; "": see [Find]
-	Home        string                     // COPILOT_HOME of the runtime; "": as inherited
-	ProviderURL string                     // the user's own model endpoint; "": GitHub's models
-	ProviderKey string                     // the key of ProviderURL
-	Models      []string                   // the models of ProviderURL; empty: those that it lists
-	MaxRounds   int                        // 0: DefaultMaxRounds
-	GitHubHost  string                     // "": github.com
-	Profile     configs.Profile            // of sessions that name no profile; zero: [configs.DefaultProfile]
+	CLI         string   // the runtime's program; "": see [Find]
+	Home        string   // COPILOT_HOME of the runtime; "": as inherited
+	ProviderURL string   // the user's own model endpoint; "": GitHub's models
+	ProviderKey string   // the key of ProviderURL
+	Models      []string // the models of ProviderURL; empty: those that it lists
+	MaxRounds   int      // 0: DefaultMaxRounds
+	GitHubHost  string   // "": github.com
+	// of sessions that name no profile; zero: [configs.DefaultProfile]
+	Profile     configs.Profile
 	Profiles    map[string]configs.Profile // by name
 	Permissions configs.Permissions        // of sessions; an empty kind means its default
 	// MaxTurnTime is how long a turn may take. 0: [DefaultMaxTurnTime].
@@ -45,23 +47,23 @@ type Options struct {
 	// AnswerTimeout is how long a question waits for a person. 0: the gateway's default.
 	AnswerTimeout time.Duration
 	AskUser       bool // the model and MCP servers may ask a person
-	// ToolThreshold is how many tools of providers a session may have until its model searches them; nil: no limit. It
-	// holds for all sessions of the runtime, also for those that run.
+	// ToolThreshold is how many tools of providers a session may have until its model searches
+	// them; nil: no limit. It holds for all sessions of the runtime, also for those that run.
 	ToolThreshold *int
-	// At returns the options for sessions in a directory, where a project's config changes them; nil: these options.
-	// An error keeps sessions from starting there.
+	// At returns the options for sessions in a directory, where a project's config changes them;
+	// nil: these options. An error keeps sessions from starting there.
 	At func(dir string) (*Options, error)
-	// Trusts reports whether a directory is a project whose files are all as the user trusted them. nil: no directory
-	// is.
+	// Trusts reports whether a directory is a project whose files are all as the user trusted them.
+	// nil: no directory is.
 	Trusts func(dir string) bool
-	// ProjectHooks returns the hooks of the trusted project that a directory is in, and for people the reasons why some
-	// of them are not asked. nil: projects have no hooks.
+	// ProjectHooks returns the hooks of the trusted project that a directory is in, and for people
+	// the reasons why some of them are not asked. nil: projects have no hooks.
 	ProjectHooks func(dir string) (list []gateway.Hook, faults []string)
-	// Secrets are directories with the gateway's tokens. A session may not read them, even when they lie in its
-	// working directory.
+	// Secrets are directories with the gateway's tokens. A session may not read them, even when
+	// they lie in its working directory.
 	Secrets []string
-	// Sources returns directories whose files start programs. A write there asks a person, whatever Permissions say.
-	// nil: only the files of package protect.
+	// Sources returns directories whose files start programs. A write there asks a person, whatever
+	// Permissions say. nil: only the files of package protect.
 	Sources func() []string
 	// Env returns additions to the runtime's environment. It is called at each start of the
 	// runtime.
@@ -85,8 +87,9 @@ func (o Options) environ() []string {
 	return environment(os.Environ(), extra)
 }
 
-// Runtime runs sessions in one Copilot runtime process, which it starts, watches and replaces. It implements
-// [gateway.Starter] and [gateway.PersistentStarter]. Its methods may be called from any goroutine.
+// Runtime runs sessions in one Copilot runtime process, which it starts, watches and replaces. It
+// implements [gateway.Starter] and [gateway.PersistentStarter]. Its methods may be called from any
+// goroutine.
 type Runtime struct {
 	o       Options                 // as given to New
 	current atomic.Pointer[Options] // for sessions that start now
@@ -113,14 +116,15 @@ type Runtime struct {
 
 var _ gateway.PersistentStarter = (*Runtime)(nil)
 
-// New returns a Runtime. It starts no process; the first session does, or the first question to the runtime. Call
-// [Runtime.Close] when you are done.
+// New returns a Runtime. It starts no process; the first session does, or the first question to the
+// runtime. Call [Runtime.Close] when you are done.
 func New(o Options) *Runtime {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.fillProfile()
-	r := &Runtime{o: o, log: o.Log, processLock: make(chan struct{}, 1), sessions: map[string]*session{}}
+	r := &Runtime{o: o, log: o.Log, processLock: make(chan struct{}, 1),
+		sessions: map[string]*session{}}
 	r.Configure(o)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -182,14 +186,17 @@ func (r *Runtime) optionsAt(dir string) (*Options, error) {
 }
 
 // Start implements [gateway.Starter].
-func (r *Runtime) Start(ctx context.Context, g *gateway.Gateway, req gateway.StartRequest) (*gateway.Session, error) {
+func (r *Runtime) Start(
+	ctx context.Context, g *gateway.Gateway, req gateway.StartRequest,
+) (*gateway.Session, error) {
 	return registerWith(g, func(reg register) error { return r.start(ctx, req, reg) })
 }
 
 // registerWith returns the session that open registers at the gateway.
 func registerWith(g *gateway.Gateway, open func(register) error) (*gateway.Session, error) {
 	var made *gateway.Session
-	err := open(func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+	err := open(func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (
+		gateway.HostCalls, error) {
 		s, err := g.Register(spec, info, h)
 		if err != nil {
 			return nil, err
@@ -220,7 +227,8 @@ func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg regis
 
 // open brings a new session into the runtime with begin, and then registers it at the gateway.
 func (r *Runtime) open(
-	ctx context.Context, s *session, label string, begin func(context.Context, *process) error, reg register,
+	ctx context.Context, s *session, label string, begin func(context.Context, *process) error,
+	reg register,
 ) error {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
@@ -336,7 +344,8 @@ func (r *Runtime) ensureProcess(ctx context.Context) (*process, error) {
 	return r.launch(ctx)
 }
 
-// spawn starts a goroutine that Close waits for. It returns false, and starts nothing, after Close was called.
+// spawn starts a goroutine that Close waits for. It returns false, and starts nothing, after Close
+// was called.
 func (r *Runtime) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,17 +393,17 @@ func (r *Runtime) privateDir() (string, error) {
 	return dir, nil
 }
 
-// PrivateDir returns the directory with the large results of sessions and the tokens of their shells; "" before the
-// first session.
+// PrivateDir returns the directory with the large results of sessions and the tokens of their
+// shells; "" before the first session.
 func (r *Runtime) PrivateDir() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dir
 }
 
-// Close ends the runtime: politely until ctx ends, then by force. Sessions that are left end with it and are not
-// reported, because the gateway ends its sessions before. The error is about the private directory, which Close
-// removes.
+// Close ends the runtime: politely until ctx ends, then by force. Sessions that are left end with
+// it and are not reported, because the gateway ends its sessions before. The error is about the
+// private directory, which Close removes.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true

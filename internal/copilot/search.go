@@ -15,11 +15,12 @@ import (
 	"tapgw/internal/toolsearch"
 )
 
-// A session with more tools of providers than [Options.ToolThreshold] gives its model three tools to find and call
-// them. Everything else sees the tool that call_tool names: hooks, permissions, the gateway and the timeline.
+// A session with more tools of providers than [Options.ToolThreshold] gives its model three tools
+// to find and call them. Everything else sees the tool that call_tool names: hooks, permissions,
+// the gateway and the timeline.
 
-// searchers are the three tools for the runtime. A person need not allow the two that only read the list; the third
-// asks as the tool that it calls would.
+// searchers are the three tools for the runtime. A person need not allow the two that only read the
+// list; the third asks as the tool that it calls would.
 func (s *session) searchers() []rpc.ProtocolExternalToolDefinition {
 	never := rpc.ProtocolExternalToolDeferNever
 	define := func(name, about, schema string, skip bool) rpc.ProtocolExternalToolDefinition {
@@ -36,8 +37,8 @@ func (s *session) searchers() []rpc.ProtocolExternalToolDefinition {
 	}
 }
 
-// areTooMany reports whether the model is to search so many tools. A runtime with a tool of a searcher's name gets the
-// whole list.
+// areTooMany reports whether the model is to search so many tools. A runtime with a tool of a
+// searcher's name gets the whole list.
 func (s *session) areTooMany(tools []gateway.Tool, builtins map[string]bool) bool {
 	threshold := s.r.toolThreshold.Load()
 	return threshold >= 0 && int64(len(tools)) > threshold &&
@@ -69,8 +70,8 @@ func (s *session) called(name string, args protocol.Raw) (string, protocol.Raw) 
 	return own, protocol.Raw(ownArgs)
 }
 
-// pendingOf is a call that waited when its gateway ended, as one of the tool that it calls: the searchers come back
-// only with the providers.
+// pendingOf is a call that waited when its gateway ended, as one of the tool that it calls: the
+// searchers come back only with the providers.
 func (s *session) pendingOf(d *rpc.ExternalToolRequestedData) *rpc.ExternalToolRequestedData {
 	if d.ToolName != toolsearch.Call || s.r.toolThreshold.Load() < 0 {
 		return d
@@ -132,7 +133,8 @@ func (s *session) wasAsked(tool string, args protocol.Raw) bool {
 
 // answer answers a call of the model: of a searcher, or through callTool of a provider's tool.
 func (s *session) answer(
-	ctx context.Context, c gateway.Call, callTool func(context.Context, gateway.Call) gateway.Outcome,
+	ctx context.Context, c gateway.Call,
+	callTool func(context.Context, gateway.Call) gateway.Outcome,
 ) gateway.Outcome {
 	if !s.isSearcher(c.Name) {
 		return callTool(ctx, c)
@@ -152,14 +154,16 @@ func (s *session) answer(
 			return wrong(protocol.CodeInvalidArguments, toolsearch.WrongCall)
 		}
 		if s.isExcluded(c.Name) {
-			return wrong(protocol.CodeNotFound, fmt.Sprintf("tool %q does not exist in this session", c.Name))
+			return wrong(protocol.CodeNotFound,
+				fmt.Sprintf("tool %q does not exist in this session", c.Name))
 		}
 		// The searchers may have changed since the hook, which then asked about another tool.
 		c.AskGates = !s.wasAsked(c.Name, c.Args) || c.AskGates
 		return callTool(ctx, c)
 	case toolsearch.Search:
 		if err := json.Unmarshal(c.Args, &in); err != nil {
-			return wrong(protocol.CodeInvalidArguments, "search_tools takes query, a text, and limit, a number")
+			return wrong(protocol.CodeInvalidArguments,
+				"search_tools takes query, a text, and limit, a number")
 		}
 		found, err := toolsearch.Find(in.Query, in.Limit, s.listed())
 		if err != nil {
@@ -184,17 +188,18 @@ func (s *session) listed() []adminapi.Tool {
 	list := []adminapi.Tool{}
 	for _, t := range s.tools {
 		if !s.isExcluded(t.Name) {
-			list = append(list, adminapi.Tool{Name: t.Name, Provider: t.Provider, Description: t.Description,
-				Parameters: json.RawMessage(t.Parameters)})
+			list = append(list, adminapi.Tool{Name: t.Name, Provider: t.Provider,
+				Description: t.Description, Parameters: json.RawMessage(t.Parameters)})
 		}
 	}
 	return list
 }
 
-// isExcluded reports whether the session's profile excludes a provider's tool. Where the runtime has the tool itself,
-// it sees to that.
+// isExcluded reports whether the session's profile excludes a provider's tool. Where the runtime
+// has the tool itself, it sees to that.
 func (s *session) isExcluded(tool string) bool {
 	return slices.ContainsFunc(s.baseConfig.ExcludedTools, func(pattern string) bool {
-		return pattern == tool || pattern == "custom:"+tool || pattern == customTools || pattern == "*"
+		return pattern == tool || pattern == "custom:"+tool || pattern == customTools ||
+			pattern == "*"
 	})
 }

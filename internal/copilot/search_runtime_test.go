@@ -35,7 +35,8 @@ func searching(t *testing.T, change ...func(*Options)) (*rig, *fakeSession) {
 func (g *rig) offered() (names []string) {
 	requests := g.model.Requests()
 	for _, name := range requests[len(requests)-1].ToolNames() {
-		if slices.Contains([]string{"search_tools", "describe_tool", "call_tool", "brew_tea", "boil_water",
+		if slices.Contains([]string{"search_tools", "describe_tool", "call_tool", "brew_tea",
+			"boil_water",
 			"paint_wall"}, name) {
 			names = append(names, name)
 		}
@@ -76,7 +77,8 @@ func (g *rig) waitSearches(s *fakeSession, want bool) {
 	}
 }
 
-// Past the threshold the model finds a tool, reads what it takes, and calls it; everything else sees that tool.
+// Past the threshold the model finds a tool, reads what it takes, and calls it; everything else
+// sees that tool.
 func TestToolsAreSearched(t *testing.T) {
 	g, s := searching(t)
 	var mu sync.Mutex
@@ -89,10 +91,12 @@ func TestToolsAreSearched(t *testing.T) {
 	}
 	enableHooks(t, s)
 	s.turn(`call:search_tools {"query":"brew some tea"}`)
-	if got := g.offered(); !slices.Equal(got, []string{"call_tool", "describe_tool", "search_tools"}) {
+	if got := g.offered(); !slices.Equal(got,
+		[]string{"call_tool", "describe_tool", "search_tools"}) {
 		t.Errorf("the model is offered %q, want the three to search", got)
 	}
-	if !strings.Contains(s.lastSaid(), `"name":"brew_tea"`) || strings.Contains(s.lastSaid(), "paint_wall") {
+	if !strings.Contains(s.lastSaid(), `"name":"brew_tea"`) ||
+		strings.Contains(s.lastSaid(), "paint_wall") {
 		t.Errorf("the search found %s, want brew_tea and not paint_wall", s.lastSaid())
 	}
 	s.turn(`call:describe_tool {"name":"brew_tea"}`)
@@ -119,7 +123,8 @@ func TestToolsAreSearched(t *testing.T) {
 		}
 	}
 	if !slices.ContainsFunc(s.allEvents(), func(e gateway.Event) bool {
-		return e.Callback == gateway.OnStartToolExecution && e.Tool == "brew_tea" && e.Provider == "tests" &&
+		return e.Callback == gateway.OnStartToolExecution && e.Tool == "brew_tea" &&
+			e.Provider == "tests" &&
 			e.Args == `{"x":"green"}`
 	}) {
 		t.Errorf("the events are %s, want the start of brew_tea", describe(s.allEvents()))
@@ -136,7 +141,8 @@ func TestSearchedCallsAreGatedOnce(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if want := []bool{true, false}; !slices.Equal(s.gated, want) {
-		t.Errorf("the gateway was to ask the gates: %v, want %v: without a hook, and not again after one", s.gated, want)
+		t.Errorf(
+			"the gateway was to ask the gates: %v, want %v: without a hook, and not again after one", s.gated, want)
 	}
 }
 
@@ -192,7 +198,8 @@ func TestSearchedToolsArePermittedByName(t *testing.T) {
 	if !strings.Contains(s.lastSaid(), "NOT_FOUND") {
 		t.Errorf("the model said %q of an excluded tool, want NOT_FOUND", s.lastSaid())
 	}
-	if want := []string{"brew_tea {}", "boil_water {}", "paint_wall {}"}; !slices.Equal(questions, want) {
+	if want := []string{"brew_tea {}", "boil_water {}", "paint_wall {}"}; !slices.Equal(questions,
+		want) {
 		t.Errorf("the questions are %q, want one for each tool: %q", questions, want)
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestWasAsked: a call is the one that the hooks were asked about, also where a terminal writes its arguments in
-// another way than the SDK. It counts once.
+// TestWasAsked: a call is the one that the hooks were asked about, also where a terminal writes its
+// arguments in another way than the SDK. It counts once.
 func TestWasAsked(t *testing.T) {
 	asked := map[string]any{"b": "<ü>", "a": []any{1.0, 2e3}}
 	for _, args := range []string{
-		string(rawJSON(asked)), `{"b":"<ü>","a":[1,2000]}`, `{ "b" : "\u003c\u00fc>", "a" : [1.0, 2e3] }`,
+		string(rawJSON(asked)), `{"b":"<ü>","a":[1,2000]}`,
+		`{ "b" : "\u003c\u00fc>", "a" : [1.0, 2e3] }`,
 	} {
 		var s session
 		s.noteAsked("greet", rawJSON(asked))

@@ -17,16 +17,18 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// sectionNames are the sections of the runtime's system message. The runtime asks for all of them whenever it makes the
-// message: once, and again when its sources have changed.
+// sectionNames are the sections of the runtime's system message. The runtime asks for all of them
+// whenever it makes the message: once, and again when its sources have changed.
 var sectionNames = []string{
 	sdk.SectionPreamble, sdk.SectionIdentity, sdk.SectionTone, sdk.SectionToolEfficiency,
-	sdk.SectionEnvironmentContext, sdk.SectionCodeChangeRules, sdk.SectionGuidelines, sdk.SectionSafety,
-	sdk.SectionToolInstructions, sdk.SectionCustomInstructions, sdk.SectionRuntimeInstructions,
+	sdk.SectionEnvironmentContext, sdk.SectionCodeChangeRules, sdk.SectionGuidelines,
+	sdk.SectionSafety, sdk.SectionToolInstructions, sdk.SectionCustomInstructions,
+	sdk.SectionRuntimeInstructions,
 	sdk.SectionLastInstructions,
 }
 
-// repeatNotice introduces the repeated identity and safety sections at the end of a changed message.
+// repeatNotice introduces the repeated identity and safety sections at the end of a changed
+// message.
 const repeatNotice = "What follows was said above, and holds whatever was added since."
 
 // emptyLines matches runs of line breaks that the runtime shortens to one empty line in its own
@@ -61,8 +63,9 @@ func (s *session) systemMessage() *sdk.SystemMessageConfig {
 	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides, Content: custom.Content}
 }
 
-// section returns the text of a section. The runtime asks for one after the other, and a provider may take seconds for
-// each. So the first question makes the gateway ask the providers for all sections at once, with their last originals.
+// section returns the text of a section. The runtime asks for one after the other, and a provider
+// may take seconds for each. So the first question makes the gateway ask the providers for all
+// sections at once, with their last originals.
 func (s *session) section(name, original string) string {
 	p, attached := &s.sections, s.isConnected()
 	p.mu.Lock()
@@ -106,17 +109,17 @@ func (p *sections) dropAnswers() {
 	clear(p.answers)
 }
 
-// isConnected reports whether the gateway knows the session and the runtime has it. Before that no provider is asked,
-// and the message is made again for the first prompt.
+// isConnected reports whether the gateway knows the session and the runtime has it. Before that no
+// provider is asked, and the message is made again for the first prompt.
 func (s *session) isConnected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return chans.IsClosed(s.ready) && s.conn != nil
 }
 
-// guardSection keeps the runtime's statements about identity and safety, and puts them last. Providers may only append
-// to these two sections, but other sections follow them; so a changed message repeats them at its end. The preamble is
-// the beginning of the identity.
+// guardSection keeps the runtime's statements about identity and safety, and puts them last.
+// Providers may only append to these two sections, but other sections follow them; so a changed
+// message repeats them at its end. The preamble is the beginning of the identity.
 func (s *session) guardSection(name string, a sectionAnswer) string {
 	switch name {
 	case sdk.SectionPreamble:
@@ -129,7 +132,8 @@ func (s *session) guardSection(name string, a sectionAnswer) string {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.hasChanges {
-			own := emptyLines.ReplaceAllString(p.identity()+"\n\n"+p.original[sdk.SectionSafety], "\n\n")
+			own := emptyLines.ReplaceAllString(p.identity()+"\n\n"+p.original[sdk.SectionSafety],
+				"\n\n")
 			return strings.Join([]string{a.text, repeatNotice, own}, "\n\n")
 		}
 	}
@@ -157,13 +161,14 @@ func (s *session) warnPreamble() {
 	if !warned {
 		s.note(
 			adminapi.LogWarning,
-			"section preamble is left as it was: it belongs to identity, which providers may only append to",
+			"section preamble is left as it was: it belongs to identity, which providers may "+
+				"only append to",
 		)
 	}
 }
 
-// expirePrompt makes the runtime ask for the sections again for the next prompt, if its present ones were made for one
-// prompt.
+// expirePrompt makes the runtime ask for the sections again for the next prompt, if its present
+// ones were made for one prompt.
 func (s *session) expirePrompt() {
 	if s.joined != 0 {
 		return // the message is not ours
@@ -189,9 +194,10 @@ func (s *session) expirePrompt() {
 	}
 }
 
-// resetPrompt makes the runtime ask for the sections again before its next request to the model. The runtime does that
-// when a setting that the message depends on has changed. Of these, the list of excluded tools can change without an
-// effect on the session: the added name belongs to no tool. Call it with configLock held.
+// resetPrompt makes the runtime ask for the sections again before its next request to the model.
+// The runtime does that when a setting that the message depends on has changed. Of these, the list
+// of excluded tools can change without an effect on the session: the added name belongs to no tool.
+// Call it with configLock held.
 func (s *session) resetPrompt(ctx context.Context, c *conn) error {
 	s.promptResets++
 	none := fmt.Sprintf("%s-%d", clientName, s.promptResets)
@@ -199,12 +205,13 @@ func (s *session) resetPrompt(ctx context.Context, c *conn) error {
 	s.sections.hasAnswers = false
 	s.sections.mu.Unlock()
 	s.sections.dropAnswers()
-	_, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
-		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{
-			ExcludedTools: append(slices.Clip(s.baseConfig.ExcludedTools), none),
-			Shell:         shellOptions(s.shellFile), // unchanged
+	_, err := ask(ctx, c.process, askTimeout,
+		func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
+			return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{
+				ExcludedTools: append(slices.Clip(s.baseConfig.ExcludedTools), none),
+				Shell:         shellOptions(s.shellFile), // unchanged
+			})
 		})
-	})
 	if err != nil {
 		return fmt.Errorf("making the runtime forget its system message: %w", err)
 	}

@@ -23,35 +23,40 @@ import (
 // session is one session in the runtime. It implements [gateway.Host] for the gateway.
 type session struct {
 	// Fixed at creation.
-	r               *Runtime
-	o               *Options // the options when the session started
-	log             *slog.Logger
-	id              string
-	cwd             string
-	profile         string              // its name, or ""
-	returns         bool                // it was a session before; set before the gateway knows it
-	firstModel      string              // the model that the session began with
-	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
-	faults          []string            // parts of the project that are left out, for the timeline
-	projectHooks    []gateway.Hook      // of the project that the user trusts
-	skipsTools      bool                // when it started, calls of providers' tools needed no permission
-	hasLSP          bool                // the runtime may start the language servers of the trusted project
-	offeredModels   []string            // models of its own endpoint that may be chosen; nil: any
-	provider        *sdk.ProviderConfig // the user's endpoint, sent again at each resume; nil: GitHub's models
-	requestURL      string              // the endpoint's URL if the request named it, else ""
-	githubToken     string              // the session's own; "": the runtime's
-	hasRequestToken bool                // githubToken came with the request
-	runtimeTools    []string            // the runtime's own tools; set before the gateway knows the session
-	outputDir       string              // where the runtime puts large tool results
-	shellFile       string              // from which its shell reads its environment, or ""
-	ctx             context.Context     // ends with the session
-	cancel          context.CancelFunc
-	ready           chan struct{} // closed when calls is set
-	calls           gateway.HostCalls
-	joined          joinedBy      // how the gateway joined a session of a terminal; 0: the session is its own
-	items           *queue[item]  // for the pump
-	lines           *queue[line]  // for the logger
-	logged          chan struct{} // closed when the logger is done
+	r            *Runtime
+	o            *Options // the options when the session started
+	log          *slog.Logger
+	id           string
+	cwd          string
+	profile      string             // its name, or ""
+	returns      bool               // it was a session before; set before the gateway knows it
+	firstModel   string             // the model that the session began with
+	baseConfig   *sdk.SessionConfig // made from the profile; sent again at each resume
+	faults       []string           // parts of the project that are left out, for the timeline
+	projectHooks []gateway.Hook     // of the project that the user trusts
+	// when it started, calls of providers' tools needed no permission
+	skipsTools bool
+	// the runtime may start the language servers of the trusted project
+	hasLSP        bool
+	offeredModels []string // models of its own endpoint that may be chosen; nil: any
+	// the user's endpoint, sent again at each resume; nil: GitHub's models
+	provider        *sdk.ProviderConfig
+	requestURL      string // the endpoint's URL if the request named it, else ""
+	githubToken     string // the session's own; "": the runtime's
+	hasRequestToken bool   // githubToken came with the request
+	// the runtime's own tools; set before the gateway knows the session
+	runtimeTools []string
+	outputDir    string          // where the runtime puts large tool results
+	shellFile    string          // from which its shell reads its environment, or ""
+	ctx          context.Context // ends with the session
+	cancel       context.CancelFunc
+	ready        chan struct{} // closed when calls is set
+	calls        gateway.HostCalls
+	// how the gateway joined a session of a terminal; 0: the session is its own
+	joined joinedBy
+	items  *queue[item]  // for the pump
+	lines  *queue[line]  // for the logger
+	logged chan struct{} // closed when the logger is done
 
 	// over ends with setOver when the terminal reports the end of a joined session.
 	over    context.Context
@@ -68,22 +73,25 @@ type session struct {
 
 	configLock   chans.Lock                           // guards the fields that follow
 	appliedTools []rpc.ProtocolExternalToolDefinition // the providers' tools that the runtime has
-	warnedTools  map[string]string                    // tools that the runtime can't have, with the reason
-	promptResets int                                  // see resetPrompt
+	// tools that the runtime can't have, with the reason
+	warnedTools  map[string]string
+	promptResets int // see resetPrompt
 
 	sections sections
 
-	mu           sync.Mutex    // guards the fields that follow
-	conn         *conn         // nil while the runtime is down
-	up           chan struct{} // closed while conn is set
-	gen          int           // of the last conn
-	ended        bool
-	label        string
-	model        string
-	effort       string // of reasoning; "": the model's default
-	tools        []gateway.Tool
-	everSet      map[string]bool               // the names of all tools that the runtime ever had from us
-	asked        map[string]int                // calls of call_tool that the hooks allowed, by tool and arguments
+	mu     sync.Mutex    // guards the fields that follow
+	conn   *conn         // nil while the runtime is down
+	up     chan struct{} // closed while conn is set
+	gen    int           // of the last conn
+	ended  bool
+	label  string
+	model  string
+	effort string // of reasoning; "": the model's default
+	tools  []gateway.Tool
+	// the names of all tools that the runtime ever had from us
+	everSet map[string]bool
+	// calls of call_tool that the hooks allowed, by tool and arguments
+	asked        map[string]int
 	toolsChanged chan struct{}                 // closed and replaced when tools change
 	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
 	sent         []*sentPrompt                 // prompts that have not begun, in order
@@ -94,7 +102,8 @@ type session struct {
 	attachedPaths []attachedPath       // of prompts' attachments
 }
 
-// conn is the session in one process of the runtime. After the runtime died, the session gets a new conn.
+// conn is the session in one process of the runtime. After the runtime died, the session gets a new
+// conn.
 type conn struct {
 	process      *process
 	sdk          *sdk.Session
@@ -107,14 +116,16 @@ var errEnded = errors.New("the session has ended")
 // info describes the session to the gateway. Call it after the session is in the runtime.
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
-		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true, Spans: true,
-		CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true, Turns: true, Attachments: true, Usage: true,
-		EnableHooks: s.EnableHooks, Commands: s.Commands, RunCommand: s.RunCommand,
-		PermitShell: s.PermitShell, PermitRead: s.PermitRead, Mode: s.Mode, SetMode: s.SetMode,
-		SetLabel: s.SetLabel, SetModel: s.SetModel, Effort: s.Effort,
-		Tools: s.runtimeTools,
-		// Runtime 1.0.85 has bash (powershell on Windows), create, edit, view, grep and glob. Other models and
-		// versions have the others.
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true,
+		LiveTools: true, Spans: true,
+		CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true, Turns: true,
+		Attachments: true, Usage: true, EnableHooks: s.EnableHooks, Commands: s.Commands,
+		RunCommand: s.RunCommand, PermitShell: s.PermitShell, PermitRead: s.PermitRead,
+		Mode: s.Mode, SetMode: s.SetMode, SetLabel: s.SetLabel, SetModel: s.SetModel,
+		Effort: s.Effort,
+		Tools:  s.runtimeTools,
+		// Runtime 1.0.85 has bash (powershell on Windows), create, edit, view, grep and glob. Other
+		// models and versions have the others.
 		Aliases: map[string][]string{
 			"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
 			"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
@@ -135,9 +146,9 @@ func (s *session) newSpec(label string) gateway.SessionSpec {
 	}
 }
 
-// runtimeModelName returns the name of a model to give the runtime. When the config names a known model whose abilities
-// an endpoint's model has (model_id), the runtime must be given that name. With the model's own name, it would send
-// that name and assume no abilities.
+// runtimeModelName returns the name of a model to give the runtime. When the config names a known
+// model whose abilities an endpoint's model has (model_id), the runtime must be given that name.
+// With the model's own name, it would send that name and assume no abilities.
 func (s *session) runtimeModelName(model string) string {
 	if s.provider != nil && s.provider.ModelID != "" && model == s.firstModel {
 		return s.provider.ModelID
@@ -177,7 +188,8 @@ func (s *session) startLoops(calls gateway.HostCalls) {
 // create makes the session in the runtime.
 func (s *session) create(ctx context.Context, p *process) error {
 	gen, withHooks := s.nextGen(), !p.canEnableHooksLater || s.needsHooks()
-	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session,
+		error) {
 		return p.client.CreateSession(ctx, s.createConfig(gen, withHooks))
 	})
 	if err != nil {
@@ -190,7 +202,8 @@ func (s *session) create(ctx context.Context, p *process) error {
 	return s.prepare(ctx, c)
 }
 
-// prepare makes a session ready to be registered: it connects c and asks for the runtime's own tools.
+// prepare makes a session ready to be registered: it connects c and asks for the runtime's own
+// tools.
 func (s *session) prepare(ctx context.Context, c *conn) error {
 	if err := s.connect(ctx, c, false); err != nil {
 		return err
@@ -208,8 +221,8 @@ func (s *session) prepare(ctx context.Context, c *conn) error {
 // request to the session causes.
 func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 	c.process.track(c.sdk)
-	// Without this request the runtime knows its own tools only after the first turn began, and we could not see
-	// which names are taken.
+	// Without this request the runtime knows its own tools only after the first turn began, and we
+	// could not see which names are taken.
 	err := execute(ctx, c.process, createTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Tools.InitializeAndValidate(ctx)
 		return err
@@ -266,12 +279,14 @@ var errLost = errors.New("the Copilot runtime ended meanwhile")
 // resume brings the session back in a new process.
 func (s *session) resume(ctx context.Context, p *process) error {
 	gen, withHooks := s.nextGen(), !p.canEnableHooksLater || s.needsHooks()
-	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session,
+		error) {
 		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen, withHooks))
 	})
 	if err != nil && notFound(err) {
 		// The old process died before it wrote anything to the disk.
-		resumed, err = askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+		resumed, err = askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session,
+			error) {
 			return p.client.CreateSession(ctx, s.createConfig(gen, withHooks))
 		})
 	}
@@ -292,7 +307,8 @@ func (s *session) nextGen() int {
 	return s.gen
 }
 
-// processDied drops the conn of a process that died. It may be called again before the session is back.
+// processDied drops the conn of a process that died. It may be called again before the session is
+// back.
 func (s *session) processDied(cause error) {
 	s.mu.Lock()
 	if s.conn == nil || s.ended {
@@ -346,7 +362,8 @@ func (s *session) end() {
 	}
 }
 
-// waitConn returns the session's conn. While the runtime is being replaced, it waits for the new one.
+// waitConn returns the session's conn. While the runtime is being replaced, it waits for the new
+// one.
 func (s *session) waitConn(ctx context.Context) (*conn, error) {
 	for {
 		s.mu.Lock()
@@ -371,7 +388,8 @@ func (s *session) waitConn(ctx context.Context) (*conn, error) {
 		case <-s.ctx.Done():
 			return nil, errEnded
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the Copilot runtime to be back: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("waiting for the Copilot runtime to be back: %w",
+				context.Cause(ctx))
 		}
 	}
 }
@@ -383,8 +401,8 @@ func (s *session) isStale(c *conn) bool {
 	return s.conn == c
 }
 
-// Interrupt implements [gateway.Host]. It stops the turn and returns the texts of the prompts that waited behind it,
-// because the runtime empties its queue.
+// Interrupt implements [gateway.Host]. It stops the turn and returns the texts of the prompts that
+// waited behind it, because the runtime empties its queue.
 func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, err error) {
 	if err := s.sendLock.Lock(ctx); err != nil {
 		return nil, err

@@ -113,7 +113,8 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 		t.Errorf(`tools before: %q, want tool "first" and no tool "second"`, before.ToolNames())
 	}
 	if after.HasTool("first") || !after.HasTool("second") || !after.HasTool("change") {
-		t.Errorf(`tools in the turn's next request: %q, want "second" and "change", no "first"`, after.ToolNames())
+		t.Errorf(`tools in the turn's next request: %q, want "second" and "change", no "first"`,
+			after.ToolNames())
 	}
 	if s.lastSaid() != "changed" {
 		t.Errorf(`the model said %q, want "changed"`, s.lastSaid())
@@ -127,7 +128,8 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 	s.turn("hello")
 	last := g.model.Requests()[len(g.model.Requests())-1]
 	if last.HasTool("second") || last.HasTool("change") {
-		t.Errorf(`tools after all were removed: %q, want no tool "second" and no tool "change"`, last.ToolNames())
+		t.Errorf(`tools after all were removed: %q, want no tool "second" and no tool "change"`,
+			last.ToolNames())
 	}
 }
 
@@ -152,7 +154,9 @@ func TestToolsWithoutToolsSet(t *testing.T) {
 	}
 	reqs := g.model.Requests()
 	if last := reqs[len(reqs)-1]; last.HasTool("first") || !last.HasTool("second") {
-		t.Errorf(`tools in the next request of the turn: %q, want no tool "first" and tool "second"`, last.ToolNames())
+		t.Errorf(
+			`tools in the next request of the turn: %q, want no tool "first" and tool "second"`,
+			last.ToolNames())
 	}
 	s.turn("call:second")
 	if s.lastSaid() != "2" {
@@ -201,7 +205,8 @@ func TestHooks(t *testing.T) {
 	}
 	s.turn(`call:act {"x":"fine"}`)
 	if called != 1 || s.lastSaid() != "acted" {
-		t.Errorf(`an allowed tool ran %d times; the model said %q, want 1 and "acted"`, called, s.lastSaid())
+		t.Errorf(`an allowed tool ran %d times; the model said %q, want 1 and "acted"`, called,
+			s.lastSaid())
 	}
 	reqs := g.model.Requests()
 	body := string(reqs[len(reqs)-1].Body)
@@ -212,7 +217,8 @@ func TestHooks(t *testing.T) {
 	s.prompt(gateway.Prompt{Text: "an event", Source: "provider:news.feed-1"})
 	s.waitIdle(n + 1)
 	reqs = g.model.Requests()
-	if said := reqs[len(reqs)-1].LastUser(); !strings.Contains(said, "[from provider news.feed-1]\nan event") ||
+	if said := reqs[len(reqs)-1].LastUser(); !strings.Contains(said,
+		"[from provider news.feed-1]\nan event") ||
 		!strings.Contains(said, "asked by provider:news.feed-1") {
 		t.Errorf(
 			`the prompt of a provider: %q, want %q and "asked by provider:news.feed-1" in it`,
@@ -222,7 +228,8 @@ func TestHooks(t *testing.T) {
 	last := s.allEvents()
 	at := slices.IndexFunc(last, func(e gateway.Event) bool { return e.UserMessage == "an event" })
 	if at < 0 || last[at].Source != "provider:news.feed-1" {
-		t.Errorf(`the event of a provider's prompt: %s, want it to be of "provider:news.feed-1"`, describe(last))
+		t.Errorf(`the event of a provider's prompt: %s, want it to be of "provider:news.feed-1"`,
+			describe(last))
 	}
 }
 
@@ -236,8 +243,8 @@ func TestSubAgent(t *testing.T) {
 	}
 	s.userPrompt = func(prompt, _ string) string { return "about it" }
 	file := filepath.Join(g.cwd, "made")
-	args := rawJSON(map[string]string{"agent_type": "task", "name": "helper", "description": "make it", "mode": "sync",
-		"prompt": "call:bash " + string(
+	args := rawJSON(map[string]string{"agent_type": "task", "name": "helper",
+		"description": "make it", "mode": "sync", "prompt": "call:bash " + string(
 			rawJSON(map[string]string{"command": "touch " + file, "description": "make a file"}),
 		)})
 	s.turn("call:task " + string(args))
@@ -270,7 +277,8 @@ func TestImmediate(t *testing.T) {
 	s := g.start()
 	s.userPrompt = func(prompt, _ string) string { return "about " + prompt }
 	s.tool("act", func(context.Context, string) gateway.Outcome {
-		s.prompt(gateway.Prompt{Text: "hurry up", Mode: adminapi.ModeImmediate, Source: gateway.SourceUser})
+		s.prompt(gateway.Prompt{Text: "hurry up", Mode: adminapi.ModeImmediate,
+			Source: gateway.SourceUser})
 		return gateway.Outcome{Data: rawJSON("acted")}
 	})
 	s.turn("call:act")
@@ -324,7 +332,8 @@ func TestInterruptCancelsCalls(t *testing.T) {
 		}
 	}
 	if ended != 1 {
-		t.Errorf("tool executions that ended with an error: %d in %s, want 1", ended, describe(s.allEvents()))
+		t.Errorf("tool executions that ended with an error: %d in %s, want 1", ended,
+			describe(s.allEvents()))
 	}
 	s.turn("hello")
 	if got := len(g.model.Requests()); got != 2 {
@@ -389,7 +398,8 @@ func TestIdleIsOfTheLastPrompt(t *testing.T) {
 			t.Fatal("the second prompt did not reach the model, want its request")
 		}
 		if now := s.idles(); now != sent {
-			t.Fatalf("idle was reported %d times after a prompt was taken and before it was answered, want 0", now-sent)
+			t.Fatalf(
+				"idle was reported %d times after a prompt was taken and before it was answered, want 0", now-sent)
 		}
 		close(gate)
 		s.waitIdle(sent + 1)
@@ -408,7 +418,9 @@ func TestRoundBudget(t *testing.T) {
 	}, func(o *Options) { o.MaxRounds = 3 })
 	s := g.start()
 	// Context after each result is a message of the user's role: it renews nothing.
-	s.preToolUse = func(string, protocol.Raw) gateway.Decision { return gateway.Decision{Context: "go on"} }
+	s.preToolUse = func(string, protocol.Raw) gateway.Decision {
+		return gateway.Decision{Context: "go on"}
+	}
 	s.tool("again", text("and again"))
 	s.turn("for ever")
 	if errs := s.errors(); len(errs) != 1 || !strings.Contains(errs[0], "3 rounds (max_rounds") {

@@ -19,8 +19,8 @@ import (
 // (permissions, the sandbox, directories, servers, the model, the mode, the name), start prompts
 // behind its back, or show the session to others.
 var runtimeCommands = []string{
-	"blame", "chronicle", "compact", "context", "env", "init", "list-dirs", "research", "review", "security-review",
-	"skills", "usage",
+	"blame", "chronicle", "compact", "context", "env", "init", "list-dirs", "research", "review",
+	"security-review", "skills", "usage",
 }
 
 // Commands is [gateway.HostInfo].Commands: commands of the runtime, of extensions, and skills.
@@ -29,7 +29,8 @@ func (s *session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.CommandList, error) {
+	found, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.CommandList,
+		error) {
 		return c.sdk.RPC.Commands.List(ctx, &rpc.SessionCommandsListRequest{
 			IncludeBuiltins: new(true), IncludeClientCommands: new(true), IncludeSkills: new(true),
 		})
@@ -40,11 +41,12 @@ func (s *session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 	return offeredCommands(found.Commands), nil
 }
 
-// commandName is a name that the runtime reads as it is: it strips slashes, and may split at spaces.
+// commandName is a name that the runtime reads as it is: it strips slashes, and may split at
+// spaces.
 var commandName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9:._-]*$`)
 
-// offeredCommands leaves out the runtime's commands that are not among ours, and skills and commands of extensions that
-// have a name which the runtime may take for one of its own.
+// offeredCommands leaves out the runtime's commands that are not among ours, and skills and
+// commands of extensions that have a name which the runtime may take for one of its own.
 func offeredCommands(all []rpc.SlashCommandInfo) (list []adminapi.Command) {
 	own := map[string]bool{}
 	for _, f := range all {
@@ -75,7 +77,8 @@ func command(f rpc.SlashCommandInfo) adminapi.Command {
 	}
 	made.Hint, made.Required = f.Input.Hint, deref(f.Input.Required)
 	for _, choice := range f.Input.Choices {
-		made.Choices = append(made.Choices, adminapi.CommandChoice{Name: choice.Name, Description: choice.Description})
+		made.Choices = append(made.Choices, adminapi.CommandChoice{Name: choice.Name,
+			Description: choice.Description})
 	}
 	return made
 }
@@ -87,7 +90,9 @@ const commandTimeout = 5 * time.Minute
 const invokeFailed = "Request session.commands.invoke failed with message: "
 
 // RunCommand is [gateway.HostInfo].RunCommand.
-func (s *session) RunCommand(ctx context.Context, name, input string) (gateway.CommandResult, error) {
+func (s *session) RunCommand(
+	ctx context.Context, name, input string,
+) (gateway.CommandResult, error) {
 	var none gateway.CommandResult
 	list, err := s.Commands(ctx)
 	if err != nil {
@@ -97,7 +102,8 @@ func (s *session) RunCommand(ctx context.Context, name, input string) (gateway.C
 		return c.Name == name || slices.Contains(c.Aliases, name)
 	})
 	if !isOffered {
-		return none, &protocol.Error{Code: protocol.CodeNotFound, Message: "the session has no command of this name"}
+		return none, &protocol.Error{Code: protocol.CodeNotFound,
+			Message: "the session has no command of this name"}
 	}
 	c, err := s.waitConn(ctx)
 	if err != nil {
@@ -107,9 +113,10 @@ func (s *session) RunCommand(ctx context.Context, name, input string) (gateway.C
 	if input != "" {
 		request.Input = &input
 	}
-	r, err := ask(ctx, c.process, commandTimeout, func(ctx context.Context) (rpc.SlashCommandInvocationResult, error) {
-		return c.sdk.RPC.Commands.Invoke(ctx, request)
-	})
+	r, err := ask(ctx, c.process, commandTimeout,
+		func(ctx context.Context) (rpc.SlashCommandInvocationResult, error) {
+			return c.sdk.RPC.Commands.Invoke(ctx, request)
+		})
 	if err != nil {
 		if _, why, ok := strings.Cut(err.Error(), invokeFailed); ok {
 			return none, invalidState("%s", why)
@@ -127,14 +134,16 @@ func commandResult(r rpc.SlashCommandInvocationResult) (gateway.CommandResult, e
 	case *rpc.SlashCommandCompletedResult:
 		return gateway.CommandResult{Text: deref(r.Message)}, nil
 	case *rpc.SlashCommandAgentPromptResult:
-		return gateway.CommandResult{Text: deref(r.Notice), Prompt: r.Prompt, Shown: r.DisplayPrompt}, nil
+		return gateway.CommandResult{Text: deref(r.Notice), Prompt: r.Prompt,
+			Shown: r.DisplayPrompt}, nil
 	case *rpc.SlashCommandSelectSubcommandResult:
 		names := make([]string, len(r.Options))
 		for i, o := range r.Options {
 			names[i] = o.Name
 		}
 		return gateway.CommandResult{}, &protocol.Error{
-			Code: protocol.CodeInvalidArguments, Message: "write one of these behind it: " + strings.Join(names, ", "),
+			Code:    protocol.CodeInvalidArguments,
+			Message: "write one of these behind it: " + strings.Join(names, ", "),
 		}
 	}
 	return gateway.CommandResult{}, invalidState("it needs a terminal: its result is %q", r.Kind())

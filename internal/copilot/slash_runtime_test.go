@@ -16,8 +16,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestCommands: a session offers the runtime's commands and runs them: those that say something, and those that make a
-// prompt, of which people see what they wrote. What changes permissions is neither offered nor run.
+// TestCommands: a session offers the runtime's commands and runs them: those that say something,
+// and those that make a prompt, of which people see what they wrote. What changes permissions is
+// neither offered nor run.
 func TestCommands(t *testing.T) {
 	g := newRig(t)
 	s := g.start()
@@ -33,9 +34,10 @@ func TestCommands(t *testing.T) {
 			t.Errorf("/%s has no description, want one", c.Name)
 		}
 	}
-	if !slices.Contains(names, "compact") || !slices.Contains(names, "review") || slices.Contains(names, "allow-all") ||
-		slices.Contains(names, "cwd") {
-		t.Errorf("the session offers %q, want compact and review, and neither allow-all nor cwd", names)
+	if !slices.Contains(names, "compact") || !slices.Contains(names, "review") ||
+		slices.Contains(names, "allow-all") || slices.Contains(names, "cwd") {
+		t.Errorf("the session offers %q, want compact and review, and neither allow-all nor cwd",
+			names)
 	}
 	at := slices.IndexFunc(list, func(c adminapi.Command) bool { return c.Name == "chronicle" })
 	if at < 0 || len(list[at].Choices) < 3 || list[at].Hint == "" {
@@ -48,7 +50,8 @@ func TestCommands(t *testing.T) {
 		t.Errorf("usage: %+v, %v; want its text", r, err)
 	}
 	r, err := h.RunCommand(g.ctx, "security-review", "the login")
-	if err != nil || r.Shown != "Security Review: the login" || !strings.Contains(r.Prompt, "security") {
+	if err != nil || r.Shown != "Security Review: the login" ||
+		!strings.Contains(r.Prompt, "security") {
 		t.Fatalf("security-review: %+v, %v; want a prompt", r, err)
 	}
 	if n := len(g.model.Requests()); n != asked {
@@ -62,12 +65,15 @@ func TestCommands(t *testing.T) {
 		t.Errorf("the model got %q, want the command's prompt", said)
 	}
 	s.wait("the prompt that people see", func() bool {
-		return slices.ContainsFunc(s.events, func(e gateway.Event) bool { return e.UserMessage == r.Shown })
+		return slices.ContainsFunc(s.events, func(e gateway.Event) bool {
+			return e.UserMessage == r.Shown
+		})
 	})
 	for name, code := range map[string]protocol.Code{
-		"allow-all": protocol.CodeNotFound, "yolo": protocol.CodeNotFound, "ALLOW-ALL": protocol.CodeNotFound,
-		"/allow-all": protocol.CodeNotFound, "nosuch": protocol.CodeNotFound,
-		"research": protocol.CodeInvalidState, "chronicle": protocol.CodeInvalidArguments,
+		"allow-all": protocol.CodeNotFound, "yolo": protocol.CodeNotFound,
+		"ALLOW-ALL": protocol.CodeNotFound, "/allow-all": protocol.CodeNotFound,
+		"nosuch": protocol.CodeNotFound, "research": protocol.CodeInvalidState,
+		"chronicle": protocol.CodeInvalidArguments,
 	} {
 		_, err := h.RunCommand(g.ctx, name, "")
 		if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != code {
@@ -76,8 +82,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestUploads: images and short texts that a prompt brings reach the model, and all else as a file that the session may
-// read.
+// TestUploads: images and short texts that a prompt brings reach the model, and all else as a file
+// that the session may read.
 func TestUploads(t *testing.T) {
 	g := newRig(t)
 	s := g.start()
@@ -97,14 +103,16 @@ func TestUploads(t *testing.T) {
 	large := strings.Repeat("a line of a large text\n", maxInline/20)
 	list := []gateway.Attachment{
 		upload("shot.png", "text/plain", string(png)), upload("notes.csv", "text/csv", "one,two\n"),
-		upload("paper.pdf", "application/pdf", "%PDF-1.4\x00of a paper"), upload("large.log", "", large),
+		upload("paper.pdf", "application/pdf", "%PDF-1.4\x00of a paper"),
+		upload("large.log", "", large),
 		upload("drawing.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg'/>"),
 	}
 	n := s.idles()
 	s.prompt(gateway.Prompt{Text: "look", Source: gateway.SourceUser, Attachments: list})
 	s.waitIdle(n + 1)
 	body := string(g.model.Requests()[0].Body)
-	for _, want := range []string{pixel, "one,two", "notes.csv", "text/csv", list[2].Path, list[3].Path, "svg xmlns"} {
+	for _, want := range []string{pixel, "one,two", "notes.csv", "text/csv", list[2].Path,
+		list[3].Path, "svg xmlns"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the model did not get %q", want)
 		}
@@ -112,7 +120,8 @@ func TestUploads(t *testing.T) {
 	if strings.Contains(body, "a line of a large text") {
 		t.Error("the model got all of the large text, want its path")
 	}
-	s.turn("call:view " + string(rawJSON(map[string]any{"path": list[3].Path, "view_range": []int{1, 2}})))
+	s.turn("call:view " +
+		string(rawJSON(map[string]any{"path": list[3].Path, "view_range": []int{1, 2}})))
 	if !strings.Contains(s.lastSaid(), "a line of a large text") {
 		t.Errorf("reading the large text: %q, want its lines", s.lastSaid())
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 )
 
-// TestOfferedCommands: what the gateway decides about is not offered, nor what hides such a command behind its name.
+// TestOfferedCommands: what the gateway decides about is not offered, nor what hides such a command
+// behind its name.
 func TestOfferedCommands(t *testing.T) {
 	t.Parallel()
 	all := []rpc.SlashCommandInfo{

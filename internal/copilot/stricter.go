@@ -14,9 +14,9 @@ import (
 	"tapgw/internal/toolsearch"
 )
 
-// permissions returns the session's permissions at this moment, and notes in the timeline which of them a project's
-// file has made stricter. They never get wider while the session runs, because its model may be able to change the
-// file.
+// permissions returns the session's permissions at this moment, and notes in the timeline which of
+// them a project's file has made stricter. They never get wider while the session runs, because its
+// model may be able to change the file.
 func (s *session) permissions() *configs.Permissions {
 	p, stricter := s.tighten()
 	if stricter != "" {
@@ -25,8 +25,8 @@ func (s *session) permissions() *configs.Permissions {
 	return p
 }
 
-// tighten makes the session's permissions as strict as the files of the projects around it. stricter names the file
-// and the permissions that have become stricter; "" for no change.
+// tighten makes the session's permissions as strict as the files of the projects around it.
+// stricter names the file and the permissions that have become stricter; "" for no change.
 func (s *session) tighten() (p *configs.Permissions, stricter string) {
 	if s.joined != 0 {
 		return &s.o.Permissions, "" // the person at the terminal decides
@@ -49,7 +49,8 @@ func (s *session) tighten() (p *configs.Permissions, stricter string) {
 	}
 	s.tightened = &now
 	return &now, fmt.Sprintf("%s, trusted or not, makes the session stricter until it ends: "+
-		"[copilot.permissions] has now other values of %s", file, strings.Join(configs.Changed(*before, now), ", "))
+		"[copilot.permissions] has now other values of %s", file,
+		strings.Join(configs.Changed(*before, now), ", "))
 }
 
 // needsPermission reports whether a call of a provider's tool needs a permission for which the
@@ -63,7 +64,8 @@ func (s *session) needsPermission(tool string) bool {
 func (s *session) permitted(
 	ctx context.Context, c gateway.Call, call func(context.Context, gateway.Call) gateway.Outcome,
 ) gateway.Outcome {
-	denial := denialOf(s.decide(ctx, &rpc.PermissionRequestCustomTool{ToolName: c.Name, Args: c.Args}, nil))
+	denial := denialOf(s.decide(ctx, &rpc.PermissionRequestCustomTool{ToolName: c.Name,
+		Args: c.Args}, nil))
 	if denial != "" {
 		return gateway.Outcome{Error: denial, ErrorCode: protocol.CodeDenied}
 	}

@@ -14,8 +14,9 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// TestStricterWhileItRuns: a project's file that nobody trusts makes a running session stricter from the next call on,
-// also for calls of tools about which the runtime does not ask, and the session stays so when the file goes.
+// TestStricterWhileItRuns: a project's file that nobody trusts makes a running session stricter
+// from the next call on, also for calls of tools about which the runtime does not ask, and the
+// session stays so when the file goes.
 func TestStricterWhileItRuns(t *testing.T) {
 	g := newRig(t, readsAll, func(o *Options) { o.Permissions.Write = configs.Allow })
 	made := func(name string) bool {
@@ -35,14 +36,16 @@ func TestStricterWhileItRuns(t *testing.T) {
 	create("before.txt")
 	s.turn(`call:work {}`)
 	if !made("before.txt") || called != 1 {
-		t.Fatalf("before: written: %v, %d calls, want a file and a call", made("before.txt"), called)
+		t.Fatalf("before: written: %v, %d calls, want a file and a call", made("before.txt"),
+			called)
 	}
 	file := filepath.Join(g.cwd, ".tapgw", "tapgw.toml")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(g.cwd, "key.pem"), "PRIVATE")
-	write(t, file, "[copilot.permissions]\nwrite = \"deny\"\ncustom-tool = \"deny\"\ndeny_paths = [\"*.pem\"]\n")
+	write(t, file,
+		"[copilot.permissions]\nwrite = \"deny\"\ncustom-tool = \"deny\"\ndeny_paths = [\"*.pem\"]\n")
 	create("after.txt")
 	if made("after.txt") {
 		t.Error("the file was written though the project denies it now")
@@ -51,9 +54,11 @@ func TestStricterWhileItRuns(t *testing.T) {
 	if called != 1 || !strings.Contains(s.lastSaid(), "DENIED") {
 		t.Errorf("%d calls, said %q, want no call and DENIED", called, s.lastSaid())
 	}
-	for _, call := range []string{`view {"path":%q}`, `edit {"path":%q,"old_str":"none","new_str":"x"}`} {
+	for _, call := range []string{`view {"path":%q}`,
+		`edit {"path":%q,"old_str":"none","new_str":"x"}`} {
 		s.turn(fmt.Sprintf("call:"+call, filepath.Join(g.cwd, "key.pem")))
-		if said := s.lastSaid(); !strings.Contains(said, "deny_paths") || strings.Contains(said, "PRIVATE") {
+		if said := s.lastSaid(); !strings.Contains(said, "deny_paths") ||
+			strings.Contains(said, "PRIVATE") {
 			t.Errorf("%s: %q, want deny_paths in it", call, said)
 		}
 	}

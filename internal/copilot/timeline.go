@@ -21,15 +21,18 @@ type line struct {
 	message string
 }
 
-// logType marks the lines that we write into the runtime's timeline. They come back as events and must not be taken for
-// the runtime's own lines.
+// logType marks the lines that we write into the runtime's timeline. They come back as events and
+// must not be taken for the runtime's own lines.
 const logType = "tapgw"
 
-// errorPrefix stands before a line of level error, because the runtime has no such level for our lines.
+// errorPrefix stands before a line of level error, because the runtime has no such level for our
+// lines.
 const errorPrefix = "Error: "
 
 // Log implements [gateway.Host].
-func (s *session) Log(level adminapi.LogLevel, message string) { s.lines.push(line{level, message}) }
+func (s *session) Log(level adminapi.LogLevel, message string) {
+	s.lines.push(line{level, message})
+}
 
 // note shows a line of this package in the gateway's timeline and in the runtime's.
 func (s *session) note(level adminapi.LogLevel, message string) {

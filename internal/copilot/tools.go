@@ -18,7 +18,8 @@ import (
 
 // Tools of providers in the runtime: their definitions and their calls.
 
-// SetTools implements [gateway.Host]. While the runtime is down the list is stored for the next process.
+// SetTools implements [gateway.Host]. While the runtime is down the list is stored for the next
+// process.
 func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
 	s.mu.Lock()
 	s.tools = tools
@@ -65,7 +66,9 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	s.mu.Unlock()
 	defs := s.definitions(tools, builtins)
 	if slices.EqualFunc(
-		defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) },
+		defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool {
+			return reflect.DeepEqual(a, b)
+		},
 	) {
 		if s.joined != 0 {
 			return nil // its system message is not ours
@@ -96,8 +99,8 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 
 var errMethodNotFound = errors.New("JSON-RPC Error -32601: method not found")
 
-// methodNotFound reports whether an error says that the runtime lacks a method: it is older than session.tools.set
-// (1.0.81). The SDK does not export the type of its errors.
+// methodNotFound reports whether an error says that the runtime lacks a method: it is older than
+// session.tools.set (1.0.81). The SDK does not export the type of its errors.
 func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-32601") }
 
 // resumeOn resumes the session on the connection that it has. That sets the options that can't be
@@ -122,7 +125,8 @@ func (s *session) resumeOn(
 	var release func()
 	cfg.OnEvent, release = s.onEventHeld(c.gen)
 	defer release()
-	resumed, err := askClient(ctx, c.process, askTimeout, func(ctx context.Context) (*sdk.Session, error) {
+	resumed, err := askClient(ctx, c.process, askTimeout, func(ctx context.Context) (*sdk.Session,
+		error) {
 		return c.process.client.ResumeSession(ctx, s.id, cfg)
 	})
 	if err != nil {
@@ -142,18 +146,24 @@ func (s *session) resumeOn(
 // instead. The runtime would run it, in some cases without asking for permission. Measured on
 // 1.0.85 and CLI 1.0.102.
 var hiddenTools = []string{
-	"apply_patch", "ask_user", "context_board", "create_pull_request", "exit_plan_mode", "extensions_manage",
-	"extensions_reload", "fetch_copilot_cli_documentation", "invoke_canvas_action", "list_agents",
-	"list_canvas_capabilities", lspTool, "manage_schedule", "open_canvas", "powershell", "reply_to_comment",
-	"report_progress", "rg", "search_code_subagent", codeSearchTool, "send_inbox", "session_store_sql", "skill",
-	"store_memory", "str_replace_editor", "task_complete", "tool_search_tool", "update_todo", "vote_memory",
+	"apply_patch", "ask_user", "context_board", "create_pull_request", "exit_plan_mode",
+	"extensions_manage", "extensions_reload", "fetch_copilot_cli_documentation",
+	"invoke_canvas_action", "list_agents",
+	"list_canvas_capabilities", lspTool, "manage_schedule", "open_canvas", "powershell",
+	"reply_to_comment",
+	"report_progress", "rg", "search_code_subagent", codeSearchTool, "send_inbox",
+	"session_store_sql", "skill",
+	"store_memory", "str_replace_editor", "task_complete", "tool_search_tool", "update_todo",
+	"vote_memory",
 }
 
-// builtinNames returns the names of the runtime's own tools, hidden ones too, and of those of MCP servers.
+// builtinNames returns the names of the runtime's own tools, hidden ones too, and of those of MCP
+// servers.
 func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, error) {
-	have, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
-		return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
-	})
+	have, err := ask(ctx, c.process, askTimeout,
+		func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
+			return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +184,9 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 
 // definitions converts the providers' tools for the runtime. It omits a tool with the name of
 // one of the runtime's own tools, with a warning, because every turn would fail.
-func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []rpc.ProtocolExternalToolDefinition {
+func (s *session) definitions(
+	tools []gateway.Tool, builtins map[string]bool,
+) []rpc.ProtocolExternalToolDefinition {
 	searches := s.areTooMany(tools, builtins)
 	s.searches.Store(searches)
 	if searches {
@@ -187,7 +199,8 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	for _, t := range tools {
 		if builtins[t.Name] {
 			left[t.Name] = fmt.Sprintf(
-				"tool %s of provider %s is left out: the Copilot runtime has a tool of that name; rename it", t.Name,
+				"tool %s of provider %s is left out: the Copilot runtime has a tool of that "+
+					"name; rename it", t.Name,
 				t.Provider,
 			)
 			continue
@@ -216,13 +229,15 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	return defs
 }
 
-// skipsPermission reports whether the runtime calls providers' tools without asking for permission. In a terminal its
-// person decides. The result stays the same while the session runs: see needsPermission.
+// skipsPermission reports whether the runtime calls providers' tools without asking for permission.
+// In a terminal its person decides. The result stays the same while the session runs: see
+// needsPermission.
 func (s *session) skipsPermission() bool {
 	return s.joined == 0 && s.skipsTools
 }
 
-// startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The pump calls it.
+// startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The
+// pump calls it.
 func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
 	if s.joined != 0 && !s.hasSet(d.ToolName) {
 		return // a tool of another client of the terminal
@@ -238,16 +253,21 @@ func (s *session) hasSet(tool string) bool {
 }
 
 func (s *session) runCall(
-	c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome,
+	c *conn, d *rpc.ExternalToolRequestedData,
+	callTool func(context.Context, gateway.Call) gateway.Outcome,
 ) {
-	call := gateway.Call{Name: d.ToolName, Args: rawJSON(d.Arguments), Traceparent: deref(d.Traceparent),
-		HostID: d.ToolCallID}
+	call := gateway.Call{Name: d.ToolName, Args: rawJSON(d.Arguments),
+		Traceparent: deref(d.Traceparent), HostID: d.ToolCallID}
 	call.AskGates = s.joined != 0 // no hook asks about calls of providers' tools in a terminal
 	s.whilePending(c, d.RequestID, func(ctx context.Context) {
-		begin := func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.answer(ctx, c, callTool) }
+		begin := func(ctx context.Context, c gateway.Call) gateway.Outcome {
+			return s.answer(ctx, c, callTool)
+		}
 		if s.needsPermission(call.Name) {
 			asked := begin
-			begin = func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.permitted(ctx, c, asked) }
+			begin = func(ctx context.Context, c gateway.Call) gateway.Outcome {
+				return s.permitted(ctx, c, asked)
+			}
 		}
 		outcome := begin(ctx, call)
 		if ctx.Err() != nil {
@@ -267,7 +287,8 @@ func (s *session) runCall(
 			return err
 		})
 		if err != nil {
-			s.log.Warn("a tool's result did not reach the runtime", "tool", d.ToolName, "error", err)
+			s.log.Warn("a tool's result did not reach the runtime", "tool", d.ToolName, "error",
+				err)
 		}
 	})
 }

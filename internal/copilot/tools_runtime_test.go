@@ -38,7 +38,8 @@ func TestToolsComeBackBetweenTurns(t *testing.T) {
 	s.turn("call:brew")
 	if s.lastSaid() != "coffee" ||
 		!strings.Contains(
-			s.allNotes(), "tool bash of provider tests is left out: the Copilot runtime has a tool of that name",
+			s.allNotes(),
+			"tool bash of provider tests is left out: the Copilot runtime has a tool of that name",
 		) {
 		t.Errorf(
 			`the model said %q, notes: %s, want "coffee" and %q in it`,
@@ -56,7 +57,8 @@ func TestToolsComeBackBetweenTurns(t *testing.T) {
 	again.tool("brew", text("cocoa"))
 	again.turn("call:brew")
 	if again.lastSaid() != "cocoa" {
-		t.Errorf(`resumed, the model said %q; notes: %s, want "cocoa"`, again.lastSaid(), again.allNotes())
+		t.Errorf(`resumed, the model said %q; notes: %s, want "cocoa"`, again.lastSaid(),
+			again.allNotes())
 	}
 }
 
@@ -67,12 +69,15 @@ var forms = map[string]struct {
 	schema, properties, required string
 	says                         []string
 }{
-	"none":       {schema: ``},
-	"empty":      {schema: `{}`},
-	"object":     {schema: `{"type":"object"}`},
-	"properties": {schema: `{"properties":{"a":{"type":"string"}},"required":["a"]}`, properties: "a", required: "a"},
-	"list":       {schema: `{"type":["object"],"properties":{"a":{"type":"string"}}}`, properties: "a"},
-	"nullable":   {schema: `{"type":["object","null"],"properties":{"a":{"type":"string"}}}`, properties: "a"},
+	"none":   {schema: ``},
+	"empty":  {schema: `{}`},
+	"object": {schema: `{"type":"object"}`},
+	"properties": {schema: `{"properties":{"a":{"type":"string"}},"required":["a"]}`,
+		properties: "a", required: "a"},
+	"list": {schema: `{"type":["object"],"properties":{"a":{"type":"string"}}}`,
+		properties: "a"},
+	"nullable": {schema: `{"type":["object","null"],"properties":{"a":{"type":"string"}}}`,
+		properties: "a"},
 	"ref": {
 		schema:     `{"$ref":"#/$defs/x","$defs":{"x":{"type":"object","required":["a"],"properties":{"a":{"$ref":"#/$defs/y"}}},"y":{"type":"string"}}}`,
 		properties: "a",
@@ -128,12 +133,13 @@ var forms = map[string]struct {
 		properties: "a",
 	},
 	"additional": {schema: `{"additionalProperties":{"type":"string"}}`},
-	"pattern":    {schema: `{"patternProperties":{"^x":{"type":"string"}}}`, says: []string{"patternProperties"}},
-	"names":      {schema: `{"propertyNames":{"pattern":"^x"}}`, says: []string{"propertyNames"}},
-	"dependent":  {schema: `{"dependentRequired":{"a":["b"]}}`, says: []string{"dependentRequired"}},
-	"count":      {schema: `{"minProperties":1}`, says: []string{"minProperties"}},
-	"boolean":    {schema: `{"properties":{"a":true,"b":false}}`, properties: "a b"},
-	"unknown":    {schema: `{"x-ui":{"order":[1]},"nullable":true,"discriminator":7}`},
+	"pattern": {schema: `{"patternProperties":{"^x":{"type":"string"}}}`,
+		says: []string{"patternProperties"}},
+	"names":     {schema: `{"propertyNames":{"pattern":"^x"}}`, says: []string{"propertyNames"}},
+	"dependent": {schema: `{"dependentRequired":{"a":["b"]}}`, says: []string{"dependentRequired"}},
+	"count":     {schema: `{"minProperties":1}`, says: []string{"minProperties"}},
+	"boolean":   {schema: `{"properties":{"a":true,"b":false}}`, properties: "a b"},
+	"unknown":   {schema: `{"x-ui":{"order":[1]},"nullable":true,"discriminator":7}`},
 	"big": {
 		schema:     `{"properties":{"a":{"type":"integer","maximum":9007199254740993}}}`,
 		properties: "a",
@@ -163,7 +169,8 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 					}
 				}
 				s.list = append(
-					s.list, gateway.Tool{Name: "t-" + name, Description: "A tool.", Provider: "tests", Parameters: raw},
+					s.list, gateway.Tool{Name: "t-" + name, Description: "A tool.",
+						Provider: "tests", Parameters: raw},
 				)
 			}
 			s.setTools()
@@ -197,7 +204,8 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 					)
 				}
 				for _, text := range want.says {
-					if !strings.Contains(string(got), text) && !strings.Contains(is.Description, text) {
+					if !strings.Contains(string(got), text) &&
+						!strings.Contains(is.Description, text) {
 						t.Errorf("%s: the model was told %s, want %s in it", name, got, text)
 					}
 				}
@@ -209,8 +217,8 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 	}
 }
 
-// TestHiddenToolsStayHidden: a provider's tool with the name of one that the runtime does not list is left out, so that
-// it does not bring the model the runtime's own.
+// TestHiddenToolsStayHidden: a provider's tool with the name of one that the runtime does not list
+// is left out, so that it does not bring the model the runtime's own.
 func TestHiddenToolsStayHidden(t *testing.T) {
 	g := newRig(t)
 	s := g.start()

@@ -167,8 +167,10 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	t.Cleanup(func() { otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator()) })
 
 	g := newRigWith(t, scriptmodel.Calls, func(o *Options) { o.Env = settings.Environ })
-	gw := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: g.r}, Tracer: tracer})
-	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID, CWD: g.cwd, Label: "test"})
+	gw := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: g.r},
+		Tracer: tracer})
+	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID,
+		CWD: g.cwd, Label: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +178,10 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	w.conn = gw.Connect(w, gateway.ConnOptions{})
 	w.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: gw.InstanceToken()}))
 	version := protocol.Version
-	w.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: s.ID(),
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{"type":"object"}`)}},
+	w.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version,
+		Session: s.ID(),
+		Tools: []protocol.Tool{{Name: "greet", Description: "d",
+			Parameters: protocol.Raw(`{"type":"object"}`)}},
 		Hooks: &protocol.Hooks{
 			OnPreToolUse: []protocol.Rule{
 				{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionGate, GateID: "g"},
@@ -195,7 +199,8 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	}
 
 	w.mu.Lock()
-	call, gate := strings.Split(w.traces["tool.call"], "-"), strings.Split(w.traces["gate.check"], "-")
+	call, gate := strings.Split(w.traces["tool.call"], "-"),
+		strings.Split(w.traces["gate.check"], "-")
 	w.mu.Unlock()
 	if len(call) != 4 || len(gate) != 4 || call[1] != gate[1] {
 		t.Fatalf("the provider was told %v, want a call and a gate of one trace", w.traces)
@@ -206,9 +211,13 @@ func TestTraceFromPushToProvider(t *testing.T) {
 		return path[len(path)-1] == "push ci"
 	})
 	// Newer runtimes tell a hash of the tool's name.
-	executes := slices.ContainsFunc(path, func(span string) bool { return strings.HasPrefix(span, "execute_tool ") })
+	executes := slices.ContainsFunc(path, func(span string) bool {
+		return strings.HasPrefix(span, "execute_tool ")
+	})
 	if path[0] != "tool.call greet" || !executes || path[len(path)-2] != "turn" {
-		t.Errorf("the call stands below %q, want tool.call greet, the runtime's execution and the turn", path)
+		t.Errorf(
+			"the call stands below %q, want tool.call greet, the runtime's execution and the turn",
+			path)
 	}
 	// The runtime may tell of one more than once.
 	c.wait(t, "the spans of two calls of the model", func() bool {

@@ -35,11 +35,13 @@ func (h *hosted) straight(b *testing.B, hooks *sdk.SessionHooks) *straight {
 	d := &straight{idle: make(chan struct{}, 1)}
 	cfg := &sdk.SessionConfig{
 		Model: "scripted", WorkingDirectory: h.r.cwd, Streaming: new(true),
-		AvailableTools:      []string{"report_intent", "custom:*"},
-		Provider:            &sdk.ProviderConfig{Type: "openai", BaseURL: h.r.model.URL, APIKey: "scripted-model-key"},
+		AvailableTools: []string{"report_intent", "custom:*"},
+		Provider: &sdk.ProviderConfig{Type: "openai", BaseURL: h.r.model.URL,
+			APIKey: "scripted-model-key"},
 		OnPermissionRequest: deferToPump, Hooks: hooks,
 		Tools: []sdk.Tool{
-			{Name: "say", Description: "Says it.", SkipPermission: true, Parameters: map[string]any{"type": "object"},
+			{Name: "say", Description: "Says it.", SkipPermission: true,
+				Parameters: map[string]any{"type": "object"},
 				Handler: func(inv sdk.ToolInvocation) (sdk.ToolResult, error) {
 					return sdk.ToolResult{
 						TextResultForLLM: string(rawJSON(inv.Arguments)), ResultType: resultSuccess,
@@ -77,10 +79,12 @@ func BenchmarkGatewayTurn(b *testing.B) {
 		) (*sdk.UserPromptSubmittedHookOutput, error) {
 			return nil, nil
 		},
-		OnPreToolUse: func(sdk.PreToolUseHookInput, sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
+		OnPreToolUse: func(sdk.PreToolUseHookInput, sdk.HookInvocation) (*sdk.PreToolUseHookOutput,
+			error) {
 			return nil, nil
 		},
-		OnAgentStop: func(sdk.AgentStopHookInput, sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
+		OnAgentStop: func(sdk.AgentStopHookInput, sdk.HookInvocation) (*sdk.AgentStopHookOutput,
+			error) {
 			return nil, nil
 		},
 	}
@@ -94,7 +98,8 @@ func BenchmarkGatewayTurn(b *testing.B) {
 				func() {
 					if _, errs, end := turnOf(h.r.ctx, through, user(text)); len(errs) > 0 ||
 						!errors.Is(end, gateway.ErrTurnEnded) {
-						b.Fatalf("errors %q, end %v, want none and %v", errs, end, gateway.ErrTurnEnded)
+						b.Fatalf("errors %q, end %v, want none and %v", errs, end,
+							gateway.ErrTurnEnded)
 					}
 				},
 				func() { bare.turn(h.r.ctx, b, text) },
@@ -157,7 +162,8 @@ func BenchmarkSessions(b *testing.B) {
 	const sessions = 50
 	for b.Loop() {
 		h := newHosted(b, newRigWith(b, obey, lean))
-		model := httptest.NewServer(http.HandlerFunc(parrot)) // the scripted one keeps what it is sent
+		// the scripted one keeps what it is sent
+		model := httptest.NewServer(http.HandlerFunc(parrot))
 		before := inUse()
 		for n := range sessions {
 			s, err := h.g.Start(

@@ -29,8 +29,8 @@ func (t *turn) stopTimer() {
 	}
 }
 
-// startTurn begins a prompt's turn. A prompt that steers joins the turn that runs. Each prompt renews the turn's
-// budget.
+// startTurn begins a prompt's turn. A prompt that steers joins the turn that runs. Each prompt
+// renews the turn's budget.
 func (t *tracker) startTurn(p *sentPrompt, steers bool) {
 	if !steers {
 		t.endTurn("")
@@ -73,14 +73,18 @@ func (t *tracker) markInterrupted() {
 func (t *tracker) countRound() {
 	t.turn.rounds++
 	if most := t.s.o.MaxRounds; t.turn.rounds == most+1 {
-		t.stopTurn(fmt.Sprintf("the model called tools in %d rounds (max_rounds in [copilot] of tapgw.toml)", most))
+		t.stopTurn(
+			fmt.Sprintf(
+				"the model called tools in %d rounds (max_rounds in [copilot] of tapgw.toml)",
+				most))
 	}
 }
 
 // overtime stops a turn that took longer than max_turn_time.
 func (t *tracker) overtime(number int) {
 	if number == t.turn.number && len(t.turn.prompts) > 0 {
-		t.stopTurn(fmt.Sprintf("it took longer than %s (max_turn_time in [copilot] of tapgw.toml)", t.s.o.MaxTurnTime))
+		t.stopTurn(fmt.Sprintf("it took longer than %s (max_turn_time in [copilot] of tapgw.toml)",
+			t.s.o.MaxTurnTime))
 	}
 }
 
@@ -90,7 +94,8 @@ func (t *tracker) stopTurn(why string) {
 	t.s.r.spawn(func() {
 		// Prompts behind the turn go back to the gateway's queue: reportDropped says so.
 		if _, err := t.s.Interrupt(t.s.ctx, "past its budget"); err != nil {
-			t.s.note(adminapi.LogError, fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
+			t.s.note(adminapi.LogError,
+				fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
 		}
 	})
 }

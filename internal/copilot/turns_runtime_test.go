@@ -75,7 +75,8 @@ func (p *provider) Flush() {
 			go func() {
 				select {
 				case <-p.release:
-					p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: c.ID, Data: c.Args}))
+					p.conn.Receive(protocol.Append(nil,
+						&protocol.ToolResult{ID: c.ID, Data: c.Args}))
 				case <-p.gone:
 				}
 			}()
@@ -99,13 +100,14 @@ func (h *hosted) provide(s *gateway.Session, name string) *provider {
 	version := protocol.Version
 	schema := protocol.Raw(`{"type":"object","properties":{"x":{"type":"string"}}}`)
 	p.conn.Receive(protocol.Append(nil,
-		&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{
-			{
-				Name:        "say",
-				Description: "Says it.",
-				Parameters:  schema,
-			}, {Name: "hang", Description: "Takes its time.", Parameters: schema},
-		}}))
+		&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(),
+			Tools: []protocol.Tool{
+				{
+					Name:        "say",
+					Description: "Says it.",
+					Parameters:  schema,
+				}, {Name: "hang", Description: "Takes its time.", Parameters: schema},
+			}}))
 	select {
 	case <-p.acked:
 	case <-h.r.ctx.Done():
@@ -148,13 +150,14 @@ func TestTurnsOfOneSession(t *testing.T) {
 	}
 
 	// One behind the other.
-	first, second, third := follow(user(`call:say {"x":"1"}`)), follow(user("two")), follow(user(`call:say {"x":"3"}`))
+	first, second, third := follow(user(`call:say {"x":"1"}`)), follow(user("two")),
+		follow(user(`call:say {"x":"3"}`))
 	is("first", first, `{"x":"1"}`)
 	is("second", second, "You said: two")
 	is("third", third, `{"x":"3"}`)
 
-	// Interrupted, with others waiting, of which one is changed, one is taken back, and one has been sent into the
-	// turn: what waits begins after the interrupt, what was sent first.
+	// Interrupted, with others waiting, of which one is changed, one is taken back, and one has
+	// been sent into the turn: what waits begins after the interrupt, what was sent first.
 	running := follow(user(`call:hang {"x":"1"}`))
 	<-p.hanging
 	changed, gone := follow(user("wrong")), follow(user("never"))
@@ -171,7 +174,8 @@ func TestTurnsOfOneSession(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if q := h.s.Queue(); len(q) != 2 || q[0].Prompt != "go on" || !q[0].Sent || q[1].Prompt != "right" {
+	if q := h.s.Queue(); len(q) != 2 || q[0].Prompt != "go on" || !q[0].Sent ||
+		q[1].Prompt != "right" {
 		t.Errorf("these wait: %+v, want what was sent and then what was changed", q)
 	}
 	if dropped, err := h.s.Interrupt(h.r.ctx, "enough"); err != nil || len(dropped) > 0 {
@@ -197,7 +201,8 @@ func TestSteer(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.hanging
-	steered, err := h.s.Turn(h.r.ctx, gateway.Prompt{Text: "the other way", Mode: adminapi.ModeImmediate})
+	steered, err := h.s.Turn(h.r.ctx,
+		gateway.Prompt{Text: "the other way", Mode: adminapi.ModeImmediate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +215,8 @@ func TestSteer(t *testing.T) {
 			said, end, gateway.ErrTurnEnded,
 		)
 	}
-	if !strings.HasSuffix(said, "You said: the other way") || !errors.Is(end, gateway.ErrTurnEnded) {
+	if !strings.HasSuffix(said, "You said: the other way") ||
+		!errors.Is(end, gateway.ErrTurnEnded) {
 		t.Errorf(
 			"the turn that it came into: %q %v, want \"You said: the other way\" at its end and %v\n%s",
 			said, end, gateway.ErrTurnEnded, timeline(h.s),
@@ -220,16 +226,20 @@ func TestSteer(t *testing.T) {
 
 // TestTurnTime: a turn that takes too long is stopped, and the session goes on.
 func TestTurnTime(t *testing.T) {
-	h := startHosted(t, newRigWith(t, obey, lean, func(o *Options) { o.MaxTurnTime = 5 * time.Second }))
+	h := startHosted(t, newRigWith(t, obey, lean, func(o *Options) {
+		o.MaxTurnTime = 5 * time.Second
+	}))
 	h.provide(h.s, "tests")
 	_, errs, end := turnOf(h.r.ctx, h.s, user(`call:hang {"x":"1"}`))
 	if len(errs) != 1 ||
-		!strings.Contains(errs[0], "it took longer than 5s (max_turn_time in [copilot] of tapgw.toml)") {
+		!strings.Contains(errs[0],
+			"it took longer than 5s (max_turn_time in [copilot] of tapgw.toml)") {
 		t.Errorf("errors %q, end %v, want one that it took longer than max_turn_time", errs, end)
 	}
 	said, errs, end := turnOf(h.r.ctx, h.s, user("hello"))
 	if said != "You said: hello" || len(errs) > 0 || !errors.Is(end, gateway.ErrTurnEnded) {
-		t.Errorf(`afterwards: %q %q %v, want "You said: hello", none and %v`, said, errs, end, gateway.ErrTurnEnded)
+		t.Errorf(`afterwards: %q %q %v, want "You said: hello", none and %v`, said, errs, end,
+			gateway.ErrTurnEnded)
 	}
 }
 
@@ -255,7 +265,8 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 	check := func(n int, pr gateway.Prompt, want, wantEnd string) {
 		said, errs, end := turnOf(ctx, s, pr)
 		if said != want || fmt.Sprint(end) != wantEnd || len(errs) > 0 {
-			h.t.Errorf("%s turn %d: %q ended %q, want %q, %q (%q)", name, n, said, end, want, wantEnd, errs)
+			h.t.Errorf("%s turn %d: %q ended %q, want %q, %q (%q)", name, n, said, end, want,
+				wantEnd, errs)
 		}
 	}
 	whole := gateway.ErrTurnEnded.Error()
@@ -275,7 +286,9 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 			check(n, user("say "+id), "You said: say "+id, whole)
 		case 4: // interrupted, with one behind it
 			var both sync.WaitGroup
-			both.Go(func() { check(n, user(fmt.Sprintf(`call:hang {"x":%q}`, id)), "", "interrupted") })
+			both.Go(func() {
+				check(n, user(fmt.Sprintf(`call:hang {"x":%q}`, id)), "", "interrupted")
+			})
 			select {
 			case <-p.hanging:
 			case <-ctx.Done():
@@ -289,8 +302,10 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 			if _, err := s.Interrupt(ctx, "the storm"); err != nil {
 				h.t.Errorf("%s: %v", id, err)
 			}
-			if said, _, end := answerOf(ctx, behind); said != "You said: behind "+id || fmt.Sprint(end) != whole {
-				h.t.Errorf("%s: one behind it said %q and ended %v, want its own answer and %q", id, said, end, whole)
+			if said, _, end := answerOf(ctx, behind); said != "You said: behind "+id ||
+				fmt.Sprint(end) != whole {
+				h.t.Errorf("%s: one behind it said %q and ended %v, want its own answer and %q", id,
+					said, end, whole)
 			}
 			behind.Close()
 			both.Wait()

@@ -19,8 +19,9 @@ func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 		Model: d.Model, Prompt: t.prompt, Cost: deref(d.Cost),
 		Duration: time.Duration(deref(d.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
-			Input: deref(d.InputTokens), Output: deref(d.OutputTokens), Reasoning: deref(d.ReasoningTokens),
-			CacheRead: deref(d.CacheReadTokens), CacheWrite: deref(d.CacheWriteTokens),
+			Input: deref(d.InputTokens), Output: deref(d.OutputTokens),
+			Reasoning: deref(d.ReasoningTokens), CacheRead: deref(d.CacheReadTokens),
+			CacheWrite: deref(d.CacheWriteTokens),
 		},
 	}
 	if u := d.CopilotUsage; u != nil {
@@ -44,7 +45,8 @@ func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 		return
 	}
 	c := gateway.ModelCall{
-		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt, Failed: !d.Success,
+		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt,
+		Failed:   !d.Success,
 		Duration: time.Duration(deref(u.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
 			Input: deref(u.InputTokens), Output: deref(u.OutputTokens),

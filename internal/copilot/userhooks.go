@@ -9,7 +9,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// afterTool asks the user's hooks about a call that has ended. Their context for the model goes with the tool's result.
+// afterTool asks the user's hooks about a call that has ended. Their context for the model goes
+// with the tool's result.
 func (s *session) afterTool(e gateway.HookEvent) string {
 	if !s.awaitCalls() {
 		return ""
@@ -40,9 +41,12 @@ func (s *session) afterFailureHook(
 	return nil, nil
 }
 
-// stopHook asks the user's hooks whether the agent may stop. The runtime asks at the end of a turn, before the next
-// waiting prompt begins. If a hook denies, its reason is the agent's next prompt; the turn's budget bounds how often.
-func (s *session) stopHook(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
+// stopHook asks the user's hooks whether the agent may stop. The runtime asks at the end of a turn,
+// before the next waiting prompt begins. If a hook denies, its reason is the agent's next prompt;
+// the turn's budget bounds how often.
+func (s *session) stopHook(
+	in sdk.AgentStopHookInput, _ sdk.HookInvocation,
+) (*sdk.AgentStopHookOutput, error) {
 	if in.SessionID != s.id {
 		return nil, nil // a sub-agent stops
 	}
@@ -50,7 +54,8 @@ func (s *session) stopHook(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sd
 	if !s.awaitCalls() {
 		return nil, nil
 	}
-	e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.StopHookActive}
+	e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason,
+		Again: in.StopHookActive}
 	a := s.calls.Hook(s.ctx, e)
 	if a.Decision != protocol.DecisionDeny || a.Reason == "" {
 		return nil, nil

@@ -18,14 +18,17 @@ import (
 )
 
 // withUserHooks is a real session in a real gateway with hooks of the user's own.
-func withUserHooks(t *testing.T, script scriptmodel.ReplyFunc, hooks ...gateway.Hook) (*rig, *gateway.Session) {
+func withUserHooks(
+	t *testing.T, script scriptmodel.ReplyFunc, hooks ...gateway.Hook,
+) (*rig, *gateway.Session) {
 	t.Helper()
 	g := newRigWith(t, script, func(o *Options) {
 		o.Permissions.Shell = configs.Allow
 	})
 	gw := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: g.r}})
 	gw.SetHooks(hooks)
-	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID, CWD: g.cwd, Label: "test"})
+	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID,
+		CWD: g.cwd, Label: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,8 @@ func answerTo(t *testing.T, ctx context.Context, s *gateway.Session, prompt stri
 }
 
 func hook(
-	kind gateway.HookKind, match string, ask func(ctx context.Context, e gateway.HookEvent) (string, error),
+	kind gateway.HookKind, match string, ask func(ctx context.Context, e gateway.HookEvent) (string,
+		error),
 ) gateway.Hook {
 	return gateway.Hook{
 		Name:    "own",
@@ -85,22 +89,26 @@ func hook(
 }
 
 func answeringHook(kind gateway.HookKind, match, answer string) gateway.Hook {
-	return hook(kind, match, func(context.Context, gateway.HookEvent) (string, error) { return answer, nil })
+	return hook(kind, match, func(context.Context, gateway.HookEvent) (string, error) {
+		return answer, nil
+	})
 }
 
 // A hook that denies keeps the runtime's own shell from running: by a decision,
 // by an exit code, by silence.
 func TestHookKeepsShellFromRunning(t *testing.T) {
-	hang := hook(gateway.HookPreToolUse, "shell", func(ctx context.Context, _ gateway.HookEvent) (string, error) {
-		<-ctx.Done()
-		return "", ctx.Err()
-	})
+	hang := hook(gateway.HookPreToolUse, "shell",
+		func(ctx context.Context, _ gateway.HookEvent) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
 	hang.Timeout = 100 * time.Millisecond
 	open := hang
 	open.FailOpen = true
-	denial := hook(gateway.HookPreToolUse, "shell", func(context.Context, gateway.HookEvent) (string, error) {
-		return "", &gateway.HookDenial{Reason: "not on a Friday"}
-	})
+	denial := hook(gateway.HookPreToolUse, "shell",
+		func(context.Context, gateway.HookEvent) (string, error) {
+			return "", &gateway.HookDenial{Reason: "not on a Friday"}
+		})
 	for _, tt := range []struct {
 		name string
 		hook gateway.Hook
@@ -108,22 +116,28 @@ func TestHookKeepsShellFromRunning(t *testing.T) {
 		says string
 	}{
 		{
-			"denied", answeringHook(gateway.HookPreToolUse, "shell", `{"decision":"deny","reason":"no shell today"}`),
+			"denied", answeringHook(gateway.HookPreToolUse, "shell",
+				`{"decision":"deny","reason":"no shell today"}`),
 			false, "no shell today",
 		},
 		{"exit code", denial, false, "not on a Friday"},
-		{"garbage", answeringHook(gateway.HookPreToolUse, "shell", "what?"), false, "did not answer with JSON"},
+		{"garbage", answeringHook(gateway.HookPreToolUse, "shell", "what?"), false,
+			"did not answer with JSON"},
 		{"time-out", hang, false, "no answer within 100ms"},
 		{"time-out, open", open, true, ""},
-		{"allowed", answeringHook(gateway.HookPreToolUse, "shell", `{"decision":"allow"}`), true, ""},
-		{"about another tool", answeringHook(gateway.HookPreToolUse, "edit", `{"decision":"deny"}`), true, ""},
+		{"allowed", answeringHook(gateway.HookPreToolUse, "shell", `{"decision":"allow"}`), true,
+			""},
+		{"about another tool", answeringHook(gateway.HookPreToolUse, "edit", `{"decision":"deny"}`),
+			true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g, s := withUserHooks(t, scriptmodel.Calls, tt.hook)
 			file := filepath.Join(g.cwd, "made")
-			said := answerTo(t, g.ctx, s, `call:bash {"command":"touch made","description":"makes a file"}`)
+			said := answerTo(t, g.ctx, s,
+				`call:bash {"command":"touch made","description":"makes a file"}`)
 			if _, err := os.Stat(file); (err == nil) != tt.runs {
-				t.Errorf("the shell ran: %v; the model was told %q, want %v", err == nil, said, tt.runs)
+				t.Errorf("the shell ran: %v; the model was told %q, want %v", err == nil, said,
+					tt.runs)
 			}
 			if !strings.Contains(said, tt.says) {
 				t.Errorf("the model was told %q, not %q", said, tt.says)
@@ -138,7 +152,8 @@ func TestHookIsNoPermission(t *testing.T) {
 	g := newRig(t)
 	gw := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: g.r}})
 	gw.SetHooks([]gateway.Hook{answeringHook(gateway.HookPreToolUse, "", `{"decision":"allow"}`)})
-	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID, CWD: g.cwd})
+	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID,
+		CWD: g.cwd})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,20 +200,21 @@ func TestHookContextReachesModel(t *testing.T) {
 	for _, e := range events {
 		byKind[e.On] = append(byKind[e.On], e)
 		if e.Session != s.ID() || e.Host != Kind || e.CWD != g.cwd || e.Label != "test" {
-			t.Errorf(`was told %+v, want Session %v, Host %v, CWD %v and Label "test"`, e, s.ID(), Kind, g.cwd)
+			t.Errorf(`was told %+v, want Session %v, Host %v, CWD %v and Label "test"`, e, s.ID(),
+				Kind, g.cwd)
 		}
 	}
 	if e := byKind[gateway.HookPreToolUse]; len(e) != 2 || e[0].Tool != "bash" ||
 		!strings.Contains(string(e[0].Args), "echo out") {
 		t.Errorf(`before tools: %+v, want two, of bash with "echo out"`, e)
 	}
-	if e := byKind[gateway.HookPostToolUse]; len(e) != 2 || !strings.Contains(e[0].Result, "out") || e[0].Error != "" ||
-		e[1].Tool != "view" ||
+	if e := byKind[gateway.HookPostToolUse]; len(e) != 2 || !strings.Contains(e[0].Result, "out") ||
+		e[0].Error != "" || e[1].Tool != "view" ||
 		e[1].Error == "" {
 		t.Errorf(`after tools: %+v, want "out" of bash and the error of view`, e)
 	}
-	if e := byKind[gateway.HookUserPrompt]; len(e) != 2 || !strings.HasPrefix(e[0].Prompt, "call:bash") ||
-		e[0].Source != gateway.SourceUser {
+	if e := byKind[gateway.HookUserPrompt]; len(e) != 2 ||
+		!strings.HasPrefix(e[0].Prompt, "call:bash") || e[0].Source != gateway.SourceUser {
 		t.Errorf("with prompts: %+v, want two, the first call:bash of %v", e, gateway.SourceUser)
 	}
 }
@@ -208,7 +224,8 @@ func TestHookKeepsAgentGoing(t *testing.T) {
 	g, s := withUserHooks(
 		t,
 		scriptmodel.Calls,
-		hook(gateway.HookAgentStop, "", func(_ context.Context, e gateway.HookEvent) (string, error) {
+		hook(gateway.HookAgentStop, "", func(_ context.Context, e gateway.HookEvent) (string,
+			error) {
 			if e.Again {
 				return "", nil
 			}
@@ -223,7 +240,10 @@ func TestHookKeepsAgentGoing(t *testing.T) {
 // Errors and the end are told.
 func TestHookHearsErrorAndEnd(t *testing.T) {
 	heard := make(chan gateway.HookEvent, 10)
-	keep := func(_ context.Context, e gateway.HookEvent) (string, error) { heard <- e; return "", nil }
+	keep := func(_ context.Context, e gateway.HookEvent) (string, error) {
+		heard <- e
+		return "", nil
+	}
 	g, s := withUserHooks(t, func(*scriptmodel.Request) scriptmodel.Reply {
 		return scriptmodel.Reply{Status: 400, Text: "no such thing"}
 	}, hook(gateway.HookError, "", keep), hook(gateway.HookSessionEnd, "", keep))
@@ -238,10 +258,12 @@ func TestHookHearsErrorAndEnd(t *testing.T) {
 		events[e.On] = e
 	}
 	if e, ok := events[gateway.HookError]; !ok || !strings.Contains(e.Error, "400") {
-		t.Errorf(`hooks heard %+v, want an event of %v with "400" in its error`, events, gateway.HookError)
+		t.Errorf(`hooks heard %+v, want an event of %v with "400" in its error`, events,
+			gateway.HookError)
 	}
 	if e, ok := events[gateway.HookSessionEnd]; !ok || e.Reason != "enough" {
-		t.Errorf(`hooks heard %+v, want an event of %v with the reason "enough"`, events, gateway.HookSessionEnd)
+		t.Errorf(`hooks heard %+v, want an event of %v with the reason "enough"`, events,
+			gateway.HookSessionEnd)
 	}
 }
 
@@ -253,9 +275,11 @@ func TestHookBesidePermittedTool(t *testing.T) {
 		answeringHook(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`),
 	)
 	if d := s.PreToolUse(g.ctx, "read", protocol.Raw("{}")); d.Deny {
-		t.Errorf("a glob of one tool's name is not about what the documents call it: %+v, want no denial", d)
+		t.Errorf(
+			"a glob of one tool's name is not about what the documents call it: %+v, want no denial", d)
 	}
-	if said := answerTo(t, g.ctx, s, `call:view {"path":"."}`); !strings.Contains(said, "don't look") {
+	if said := answerTo(t, g.ctx, s, `call:view {"path":"."}`); !strings.Contains(said,
+		"don't look") {
 		t.Errorf(`the model was told %q, want "don't look" in it`, said)
 	}
 }

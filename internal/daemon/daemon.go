@@ -99,8 +99,10 @@ func (d Dir) Locked() (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for a gateway: %w; make %s readable, or set %s to another directory",
-			err, d, statedir.EnvHome)
+		return false,
+			fmt.Errorf(
+				"looking for a gateway: %w; make %s readable, or set %s to another directory",
+				err, d, statedir.EnvHome)
 	}
 	return locked, nil
 }
@@ -153,7 +155,8 @@ func (d Dir) mustRun(ctx context.Context) (statedir.Info, error) {
 		return g, nil
 	}
 	return g, &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
-		"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), statedir.EnvHome)}
+		"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(),
+		statedir.EnvHome)}
 }
 
 // Acquire takes the lock of the directory for a gateway of this process. It waits three
@@ -172,7 +175,8 @@ func (d Dir) Acquire(ctx context.Context) (*proc.Lock, error) {
 		if err != nil || !d.answers(wait, g) {
 			return false // it starts, ends, or another process just looks at the lock
 		}
-		failure = fmt.Errorf("a gateway runs already: process %d at %s; use that one, or end it: tapgw stop",
+		failure = fmt.Errorf(
+			"a gateway runs already: process %d at %s; use that one, or end it: tapgw stop",
 			g.PID, g.URL)
 		return true
 	})
@@ -182,8 +186,10 @@ func (d Dir) Acquire(ctx context.Context) (*proc.Lock, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("waiting for the lock %s: %w", d.lockFile(), ctx.Err())
 	}
-	return nil, fmt.Errorf("a gateway that does not answer runs already: process %d has %s; end it: tapgw stop",
-		d.LockPID(), d.lockFile())
+	return nil,
+		fmt.Errorf(
+			"a gateway that does not answer runs already: process %d has %s; end it: tapgw stop",
+			d.LockPID(), d.lockFile())
 }
 
 // answers reports whether the gateway at g's URL is g.

@@ -60,7 +60,10 @@ func TestLogIsFollowedWhenItBeginsAnew(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	lines, ended := make(chan string), make(chan error, 1)
 	go func() {
-		ended <- PrintFile(ctx, path, 1, true, func(line string) error { lines <- line; return nil })
+		ended <- PrintFile(ctx, path, 1, true, func(line string) error {
+			lines <- line
+			return nil
+		})
 	}()
 	next := func(want string) {
 		t.Helper()

@@ -25,7 +25,9 @@ const (
 
 // PrintFile calls emit with the last lines of a log file and, with follow, with each new line until
 // ctx ends. It also follows a log that is emptied. The exit code is 4 when the file does not exist.
-func PrintFile(ctx context.Context, path string, last int, follow bool, emit func(line string) error) error {
+func PrintFile(
+	ctx context.Context, path string, last int, follow bool, emit func(line string) error,
+) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cli.NotFound("there is no log: %s", path)
@@ -61,7 +63,9 @@ func PrintFile(ctx context.Context, path string, last int, follow bool, emit fun
 
 // followFile calls emit with each line that is written behind an offset. partial is the
 // beginning of the first of them.
-func followFile(ctx context.Context, file *os.File, offset int64, partial string, emit func(string) error) error {
+func followFile(
+	ctx context.Context, file *os.File, offset int64, partial string, emit func(string) error,
+) error {
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
 	for {
@@ -124,7 +128,8 @@ func PrintCommand(ctx context.Context, command []string, emit func(line string) 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(stderr.String()))
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return lines.Err()
 }

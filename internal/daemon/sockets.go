@@ -50,7 +50,8 @@ func (d Dir) keepSockets(notify func(line string), restart func() error) error {
 	listener, err := net.ListenUnix("unix", address)
 	release()
 	if err != nil { // the path is too long for macOS, for example
-		notify("browsers have to sign in again: keeping the address during the restart: " + err.Error())
+		notify("browsers have to sign in again: keeping the address during the restart: " +
+			err.Error())
 		return restart()
 	}
 	listener.SetUnlinkOnClose(false)
@@ -64,7 +65,9 @@ func (d Dir) keepSockets(notify func(line string), restart func() error) error {
 // KeepSockets calls restart, which makes a service manager end the gateway that runs here and start
 // it again, and keeps the gateway's sockets in between. It returns the error of restart. No tapgw
 // ensure starts a gateway in between.
-func (d Dir) KeepSockets(ctx context.Context, notify func(line string), restart func() error) error {
+func (d Dir) KeepSockets(
+	ctx context.Context, notify func(line string), restart func() error,
+) error {
 	lock, err := d.lockStart(ctx)
 	if err != nil {
 		return err
@@ -125,7 +128,8 @@ func (k *keeper) handle(c *net.UnixConn) {
 	}
 	k.drop()
 	k.files = files
-	k.heritage, _ = io.ReadAll(io.LimitReader(c, maxHeritage)) // it comes once the gateway has shut down
+	// it comes once the gateway has shut down
+	k.heritage, _ = io.ReadAll(io.LimitReader(c, maxHeritage))
 }
 
 // Handing is the handover of a gateway that ends to the next one; nil if no program restarts the

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The sockets of a gateway go to the next one without a moment in which somebody else could have its address, and a
-// connection that comes in between waits for it.
+// The sockets of a gateway go to the next one without a moment in which somebody else could have
+// its address, and a connection that comes in between waits for it.
 func TestSocketsAreHandedOver(t *testing.T) {
 	for name, dir := range map[string]string{
 		"short": t.TempDir(), "long": filepath.Join(t.TempDir(), strings.Repeat("x", 120)),
@@ -32,7 +32,8 @@ func TestSocketsAreHandedOver(t *testing.T) {
 					if err == nil {
 						_ = l.Close()
 					}
-					t.Errorf("%s somebody else can listen at %s (%v), want it in use", when, address, err)
+					t.Errorf("%s somebody else can listen at %s (%v), want it in use", when,
+						address, err)
 				}
 			}
 			var next []net.Listener
@@ -55,8 +56,10 @@ func TestSocketsAreHandedOver(t *testing.T) {
 				defer func() { _ = waiting.Close() }()
 				var heritage []byte
 				next, heritage = d.TakeSockets()
-				if len(next) != 1 || next[0].Addr().String() != address || string(heritage) != "heritage" {
-					t.Fatalf("the next gateway got %v and %q, want the listener and its heritage", next, heritage)
+				if len(next) != 1 || next[0].Addr().String() != address ||
+					string(heritage) != "heritage" {
+					t.Fatalf("the next gateway got %v and %q, want the listener and its heritage",
+						next, heritage)
 				}
 				c, err := next[0].Accept()
 				if err != nil {
@@ -134,7 +137,8 @@ func TestSilentClientOfTheKeeper(t *testing.T) {
 		_ = l.Close()
 		listeners, heritage := d.TakeSockets()
 		if len(listeners) != 1 || string(heritage) != "heritage" {
-			t.Errorf("took %v and %q behind a silent client, want the listener and its heritage", listeners, heritage)
+			t.Errorf("took %v and %q behind a silent client, want the listener and its heritage",
+				listeners, heritage)
 		}
 		for _, l := range listeners {
 			_ = l.Close()

@@ -73,7 +73,8 @@ func (d Dir) waitReady(ctx context.Context) (g statedir.Info, ok bool, err error
 		return err != nil || !locked
 	})
 	if err != nil {
-		err = fmt.Errorf("the gateway of process %d does not get ready (see %s): %w", d.LockPID(), d.LogFile(), err)
+		err = fmt.Errorf("the gateway of process %d does not get ready (see %s): %w", d.LockPID(),
+			d.LogFile(), err)
 	}
 	return g, ok, err
 }

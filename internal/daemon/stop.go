@@ -43,7 +43,8 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 	err = Poll(wait, func() bool {
 		if !notice.IsZero() && time.Now().After(notice) {
 			notice = time.Time{}
-			notify(fmt.Sprintf("waiting for process %d, which waits for %s, 15 seconds at most", g.PID, awaited))
+			notify(fmt.Sprintf("waiting for process %d, which waits for %s, 15 seconds at most",
+				g.PID, awaited))
 		}
 		locked, err := d.Locked()
 		if pid := d.LockPID(); err != nil || locked && (pid == g.PID || pid <= 0) {
@@ -53,12 +54,15 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return g, &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Err: err, Message: fmt.Sprintf(
-			"cancelled the wait for process %d, which was told to end", g.PID)}
+		return g, &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Err: err,
+			Message: fmt.Sprintf(
+				"cancelled the wait for process %d, which was told to end", g.PID)}
 	case err != nil:
-		return g, &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Err: err, Message: fmt.Sprintf(
-			"the gateway of process %d has not ended in %s; tapgw logs may say why; kill -9 %d ends it, "+
-				"where it runs", g.PID, StopTimeout, g.PID)}
+		return g, &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Err: err,
+			Message: fmt.Sprintf(
+				"the gateway of process %d has not ended in %s; tapgw logs may say why; kill "+
+					"-9 %d ends it, "+
+					"where it runs", g.PID, StopTimeout, g.PID)}
 	}
 	return g, nil
 }
@@ -81,7 +85,8 @@ func (d Dir) beginEnd(ctx context.Context, g statedir.Info) error {
 		return nil
 	case errors.Is(err, proc.ErrElsewhere):
 		return &cli.Error{Exit: cli.ExitFailed, Code: "ELSEWHERE", Err: err, Message: fmt.Sprintf(
-			"the gateway does not answer, and process %d of its lock is none that can be told from here; "+
+			"the gateway does not answer, and process %d of its lock is none that can be "+
+				"told from here; "+
 				"stop it where it runs (another container?); no process got a signal", g.PID)}
 	case errors.Is(err, os.ErrPermission):
 		return &cli.Error{Exit: cli.ExitRefused, Code: "DENIED", Err: err, Message: fmt.Sprintf(
@@ -125,8 +130,9 @@ func (d Dir) Restart(
 	}
 	process, err := proc.FindHolder(d.lockFile())
 	if err != nil {
-		return g, cli.Failed("process %d of the gateway's lock is none that can be told from here; "+
-			"restart it where it runs (another container?)", g.PID)
+		return g,
+			cli.Failed("process %d of the gateway's lock is none that can be told from here; "+
+				"restart it where it runs (another container?)", g.PID)
 	}
 	_ = process.Release()
 	start, err := plan(g)
@@ -148,7 +154,8 @@ func (d Dir) Restart(
 		var ok bool
 		next, ok, err = d.waitReady(ctx)
 		if err == nil && !ok {
-			err = errors.New("the service was started and its gateway has ended again (see tapgw logs)")
+			err = errors.New(
+				"the service was started and its gateway has ended again (see tapgw logs)")
 		}
 		return err
 	})

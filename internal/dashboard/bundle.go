@@ -42,7 +42,8 @@ func bundle(sources map[string]string) (map[string]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		for _, m := range opening.FindAllStringSubmatch(sources[name], -1) {
 			if first.state[m[1]] != "" {
-				return nil, fmt.Errorf("dashboard: %s loads %s later, which is there at first", name, m[1])
+				return nil, fmt.Errorf("dashboard: %s loads %s later, which is there at first",
+					name, m[1])
 			}
 			for _, e := range exporting.FindAllStringSubmatch(sources[m[1]], -1) {
 				opened = append(opened, e[2])
@@ -64,10 +65,13 @@ func bundle(sources map[string]string) (map[string]string, error) {
 	}
 	slices.Sort(opened)
 	lent := strings.Join(slices.Sorted(maps.Keys(second.borrowed)), ", ")
-	scripts[entry] = fmt.Sprintf("let $;\n(() => {\n%s$ = [%s];\n})();\nexport { $ };\n", &first.out, lent)
+	scripts[entry] = fmt.Sprintf("let $;\n(() => {\n%s$ = [%s];\n})();\nexport { $ };\n",
+		&first.out, lent)
 	if second.out.Len() > 0 {
-		scripts[later] = fmt.Sprintf("import { $ as lent } from \"./%s.js\";\nlet $;\n(() => {\nconst [%s] = lent;\n%s"+
-			"$ = { %s };\n})();\nexport { $ };\n", entry, lent, &second.out, strings.Join(slices.Compact(opened), ", "))
+		scripts[later] = fmt.Sprintf(
+			"import { $ as lent } from \"./%s.js\";\nlet $;\n(() => {\nconst [%s] = lent;\n%s"+
+				"$ = { %s };\n})();\nexport { $ };\n", entry, lent, &second.out,
+			strings.Join(slices.Compact(opened), ", "))
 	}
 	return scripts, nil
 }

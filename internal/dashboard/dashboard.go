@@ -1,6 +1,7 @@
-// Package dashboard is the page on which a person watches sessions, providers and events, and answers questions
-// (docs/page.md). Its files in page/ are embedded as they are and served minified: there is no build step, and they
-// load nothing from elsewhere. The page uses the admin API, with the cookie of a sign-in.
+// Package dashboard is the page on which a person watches sessions, providers and events, and
+// answers questions (docs/page.md). Its files in page/ are embedded as they are and served
+// minified: there is no build step, and they load nothing from elsewhere. The page uses the admin
+// API, with the cookie of a sign-in.
 package dashboard
 
 import (
@@ -29,10 +30,11 @@ var files embed.FS
 // document is the file that is served at /. All others are served below /page/.
 const document = "page/index.html"
 
-// policy is the page's Content-Security-Policy. It allows the page's own files and its own gateway, and
-// forbids scripts to make markup or code from text; the one policy for Trusted Types is for the address
-// of the worker, which tries filters. The guard refuses service workers.
-const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; " +
+// policy is the page's Content-Security-Policy. It allows the page's own files and its own gateway,
+// and forbids scripts to make markup or code from text; the one policy for Trusted Types is for the
+// address of the worker, which tries filters. The guard refuses service workers.
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; " +
+	"connect-src 'self'; " +
 	"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types tapgw"
 
@@ -56,8 +58,9 @@ type variant struct {
 	tag     string // ETag
 }
 
-// Handler serves the page: its document at /, the other files below /page/, each with an ETag, and compressed for those
-// who take that. Browsers must revalidate, so that a new gateway's page is used at once.
+// Handler serves the page: its document at /, the other files below /page/, each with an ETag, and
+// compressed for those who take that. Browsers must revalidate, so that a new gateway's page is
+// used at once.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, ok := served()[r.URL.Path]
@@ -88,7 +91,8 @@ func Handler() http.Handler {
 
 // takesGzip reports whether the client takes an answer that is compressed with gzip.
 func takesGzip(r *http.Request) bool {
-	for encoding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+	for encoding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","),
+		",") {
 		name, weight, _ := strings.Cut(encoding, ";")
 		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
 			return strings.Trim(weight, " q=0.") != "" || strings.TrimSpace(weight) == ""
@@ -97,8 +101,8 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// served reads the files at the first request. Most gateways never see a browser: read at the start, the files would
-// stay in the memory of each.
+// served reads the files at the first request. Most gateways never see a browser: read at the
+// start, the files would stay in the memory of each.
 var served = sync.OnceValue(func() map[string]file {
 	all, err := read(files)
 	if err != nil {

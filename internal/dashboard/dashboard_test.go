@@ -66,8 +66,8 @@ func TestAnswers(t *testing.T) {
 	} {
 		r := ask(test.method, test.path)
 		if r.StatusCode != test.status || r.Header.Get("Content-Type") != test.kind {
-			t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, r.StatusCode, r.Header.Get("Content-Type"),
-				test.status, test.kind)
+			t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, r.StatusCode,
+				r.Header.Get("Content-Type"), test.status, test.kind)
 		}
 		if text := body(t, r); (text == "") != (test.method == "HEAD") {
 			t.Errorf(
@@ -85,14 +85,16 @@ func TestPolicy(t *testing.T) {
 		directives := strings.Split(h.Get("Content-Security-Policy"), "; ")
 		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'",
 			"connect-src 'self'", "img-src 'self'",
-			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
+			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'",
+			"require-trusted-types-for 'script'"} {
 			if !slices.Contains(directives, want) {
 				t.Errorf("%s: the policy is %q, want %s in it", path, directives, want)
 			}
 		}
-		if text := strings.Join(directives, " "); strings.Contains(text, "unsafe") || strings.Contains(text, "http") ||
-			strings.Contains(text, "*") {
-			t.Errorf(`%s: the policy is %q, want no "unsafe", no "http" and no "*" in it`, path, text)
+		if text := strings.Join(directives, " "); strings.Contains(text, "unsafe") ||
+			strings.Contains(text, "http") || strings.Contains(text, "*") {
+			t.Errorf(`%s: the policy is %q, want no "unsafe", no "http" and no "*" in it`, path,
+				text)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s may be sniffed, want nosniff", path)
@@ -106,22 +108,26 @@ func TestCaching(t *testing.T) {
 	for _, path := range []string{"/", "/page/main.js", "/page/style.css"} {
 		first := ask("GET", path)
 		tag := first.Header.Get("ETag")
-		if first.Header.Get("Cache-Control") != "no-cache" || !strings.HasPrefix(tag, `"`) || tags[tag] {
+		if first.Header.Get("Cache-Control") != "no-cache" || !strings.HasPrefix(tag, `"`) ||
+			tags[tag] {
 			t.Errorf(
 				`%s is cached by %q %q, want "no-cache" and a tag of its own`,
 				path, first.Header.Get("Cache-Control"), tag,
 			)
 		}
 		tags[tag] = true
-		if again := ask("GET", path, "If-None-Match", tag); again.StatusCode != http.StatusNotModified ||
+		if again := ask("GET", path, "If-None-Match",
+			tag); again.StatusCode != http.StatusNotModified ||
 			body(t, again) != "" {
 			t.Errorf(
 				`%s, which has not changed, is answered with %d, want StatusCode %v and ""`,
 				path, again.StatusCode, http.StatusNotModified,
 			)
 		}
-		if changed := ask("GET", path, "If-None-Match", `"another"`); changed.StatusCode != http.StatusOK {
-			t.Errorf("%s, which has changed, is answered with %d, want %v", path, changed.StatusCode, http.StatusOK)
+		if changed := ask("GET", path, "If-None-Match",
+			`"another"`); changed.StatusCode != http.StatusOK {
+			t.Errorf("%s, which has changed, is answered with %d, want %v", path,
+				changed.StatusCode, http.StatusOK)
 		}
 	}
 }
@@ -132,13 +138,15 @@ func TestCompressed(t *testing.T) {
 	plain := ask("GET", "/page/main.js")
 	want := body(t, plain)
 	for accepted, isPacked := range map[string]bool{"gzip": true, "gzip, deflate, br, zstd": true,
-		"br;q=1.0, GZIP;q=0.5": true, "": false, "identity": false, "gzip;q=0": false, "br, gzip; q=0.0": false,
-		"xgzip": false} {
+		"br;q=1.0, GZIP;q=0.5": true, "": false, "identity": false, "gzip;q=0": false,
+		"br, gzip; q=0.0": false,
+		"xgzip":           false} {
 		r := ask("GET", "/page/main.js", "Accept-Encoding", accepted)
 		hasOwnTag := r.Header.Get("ETag") != plain.Header.Get("ETag")
-		if got := r.Header.Get("Content-Encoding") == "gzip"; got != isPacked || hasOwnTag != isPacked ||
-			r.Header.Get("Vary") != "Accept-Encoding" {
-			t.Errorf("Accept-Encoding %q: compressed %v, %v, want %v", accepted, got, r.Header, isPacked)
+		if got := r.Header.Get("Content-Encoding") == "gzip"; got != isPacked ||
+			hasOwnTag != isPacked || r.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("Accept-Encoding %q: compressed %v, %v, want %v", accepted, got, r.Header,
+				isPacked)
 		}
 		text := body(t, r)
 		if isPacked {
@@ -153,17 +161,20 @@ func TestCompressed(t *testing.T) {
 			text = string(all)
 		}
 		if text != want {
-			t.Errorf("Accept-Encoding %q: another text of %d bytes, want the file's %d", accepted, len(text), len(want))
+			t.Errorf("Accept-Encoding %q: another text of %d bytes, want the file's %d", accepted,
+				len(text), len(want))
 		}
-		again := ask("GET", "/page/main.js", "Accept-Encoding", accepted, "If-None-Match", r.Header.Get("ETag"))
+		again := ask("GET", "/page/main.js", "Accept-Encoding", accepted, "If-None-Match",
+			r.Header.Get("ETag"))
 		if again.StatusCode != http.StatusNotModified {
-			t.Errorf("Accept-Encoding %q, again: %d, want %d", accepted, again.StatusCode, http.StatusNotModified)
+			t.Errorf("Accept-Encoding %q, again: %d, want %d", accepted, again.StatusCode,
+				http.StatusNotModified)
 		}
 	}
 }
 
-// TestBundle checks that a script has the modules that it imports in it, behind those that they import, and that one
-// that is loaded later takes them from there.
+// TestBundle checks that a script has the modules that it imports in it, behind those that they
+// import, and that one that is loaded later takes them from there.
 func TestBundle(t *testing.T) {
 	t.Parallel()
 	const loads = "run(() => import(\"./view.js\").then((m) => new m.View()));\n"
@@ -196,18 +207,23 @@ func TestBundle(t *testing.T) {
 				"const b = () => a;\nconst x = a;\nconst View = x + b;\n$ = { View };\n})();\nexport { $ };\n",
 			"a-worker": "(() => {\nconst a = 1;\nconst z = 2;\nconst b = () => a;\nb();\n})();\n",
 		}, ""},
-		"none": {map[string]string{"main": "import { a } from \"./first.js\";\n"}, nil, "no module first"},
+		"none": {map[string]string{"main": "import { a } from \"./first.js\";\n"}, nil,
+			"no module first"},
 		"circle": {map[string]string{"main": "import { a } from \"./first.js\";\n",
-			"first": "import { b } from \"./main.js\";\n"}, nil, "first and main import each other"},
+			"first": "import { b } from \"./main.js\";\n"}, nil,
+			"first and main import each other"},
 		"a name twice": {map[string]string{"main": "import { a } from \"./first.js\";\nconst b = a;\n",
-			"first": "export const a = 1;\nfunction b() {}\n"}, nil, "first and main both declare b"},
+			"first": "export const a = 1;\nfunction b() {}\n"}, nil,
+			"first and main both declare b"},
 		"a name twice, later": {map[string]string{"main": "const b = 1;\n" + loads,
 			"view": "export class View {}\nconst b = 1;\n"}, nil, "main and view both declare b"},
 		"loaded later and at first": {map[string]string{"main": "import { View } from \"./view.js\";\n" + loads,
-			"view": "export class View {}\n"}, nil, "main loads view later, which is there at first"},
+			"view": "export class View {}\n"}, nil,
+			"main loads view later, which is there at first"},
 	} {
 		got, err := bundle(test.sources)
-		if (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
+		if (err == nil) != (test.fault == "") || err != nil &&
+			!strings.Contains(err.Error(), test.fault) {
 			t.Errorf("%s: %v, want %q", name, err, test.fault)
 		} else if !maps.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -215,8 +231,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestScope checks that no module means something of the browser by a name that another one declares: all modules of a
-// script share one scope.
+// TestScope checks that no module means something of the browser by a name that another one
+// declares: all modules of a script share one scope.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	declared, used := map[string]string{}, map[string]string{}
@@ -256,7 +272,8 @@ func TestScope(t *testing.T) {
 	}
 	for name, by := range used {
 		if module := declared[name]; module != "" {
-			t.Errorf("%s declares %s, which is the browser's in %s; give it another name", module, name, by)
+			t.Errorf("%s declares %s, which is the browser's in %s; give it another name", module,
+				name, by)
 		}
 	}
 }
@@ -280,7 +297,8 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%s imports %s, which is not there, want not nil", at, name)
 			}
 		}
-		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
+		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML",
+			"document.write", "eval(",
 			"new Function", `style="`, "cssText", "onclick=\""} {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s has %s, want no %q in it", at, bad, bad)
@@ -293,7 +311,8 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	if most, mostPacked := 200_000, 70_000; size > most || packed > mostPacked {
-		t.Errorf("the page has %d bytes, %d compressed, want at most %d and %d", size, packed, most, mostPacked)
+		t.Errorf("the page has %d bytes, %d compressed, want at most %d and %d", size, packed, most,
+			mostPacked)
 	}
 	t.Logf("the page has %d bytes, %d compressed", size, packed)
 }

@@ -77,16 +77,20 @@ type stepLine struct {
 }
 
 // step does one step and prints its result.
-func (d *demo) step(ctx context.Context, name string, do func(context.Context) (result string, err error)) error {
+func (d *demo) step(
+	ctx context.Context, name string, do func(context.Context) (result string, err error),
+) error {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("it did not come in %v", stepTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout,
+		fmt.Errorf("it did not come in %v", stepTimeout))
 	defer cancel()
 	detail, err := do(ctx)
 	if err != nil && ctx.Err() != nil {
 		// The cause names the time, and err the event that the step was waiting for.
 		err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
-	s := stepLine{Step: name, Status: "ok", Detail: detail, DurationMs: time.Since(begin).Milliseconds()}
+	s := stepLine{Step: name, Status: "ok", Detail: detail,
+		DurationMs: time.Since(begin).Milliseconds()}
 	mark := d.out.Paint(cli.Green, "✓")
 	if err != nil {
 		s.Status, s.Detail, mark = "fail", err.Error(), d.out.Paint(cli.Red, "✗")
@@ -171,13 +175,15 @@ func (d *demo) startCopilot(ctx context.Context, found copilot.Found) error {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("a Copilot session runs in Copilot CLI %s (%s)", st.Version, found.Path), nil
+		return fmt.Sprintf("a Copilot session runs in Copilot CLI %s (%s)", st.Version,
+			found.Path), nil
 	})
 }
 
 func (d *demo) startLocal(ctx context.Context) error {
 	return d.step(ctx, "session", func(ctx context.Context) (string, error) {
-		if err := d.startSession(ctx, gateway.StartRequest{Host: gateway.HostLocal, Label: "demo"}); err != nil {
+		if err := d.startSession(ctx, gateway.StartRequest{Host: gateway.HostLocal,
+			Label: "demo"}); err != nil {
 			return "", err
 		}
 		d.stage = &localStage{session: d.session}
@@ -206,7 +212,8 @@ func (d *demo) startProvider(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("process %d connected and gave the session the tool %s", d.provider.PID(), sampleTool), nil
+	return fmt.Sprintf("process %d connected and gave the session the tool %s", d.provider.PID(),
+		sampleTool), nil
 }
 
 // changeTools calls do, which changes the session's tools, and waits until the session's
@@ -236,7 +243,9 @@ func (d *demo) run(ctx context.Context) error {
 			}
 			return d.stage.listed(ctx, sampleTool)
 		}},
-		{"tool called", func(ctx context.Context) (string, error) { return d.stage.called(ctx, sampleTool) }},
+		{"tool called", func(ctx context.Context) (string, error) {
+			return d.stage.called(ctx, sampleTool)
+		}},
 		{"result", func(ctx context.Context) (string, error) {
 			return d.stage.result(ctx, fmt.Sprintf("process %d", d.provider.PID()))
 		}},
@@ -248,7 +257,9 @@ func (d *demo) run(ctx context.Context) error {
 			return d.stage.woken(ctx, sampleEvent)
 		}},
 		{"tools.update", func(ctx context.Context) (string, error) {
-			if err := d.changeTools(ctx, func() error { return d.provider.order(orderUpdate) }); err != nil {
+			if err := d.changeTools(ctx, func() error {
+				return d.provider.order(orderUpdate)
+			}); err != nil {
 				return "", err
 			}
 			return d.stage.changed(ctx, "which tools are there now?", sampleTool, sampleMore)
@@ -266,7 +277,8 @@ func (d *demo) run(ctx context.Context) error {
 		}
 	}
 	if !d.out.JSON {
-		return d.out.Printf("That is all: a running session had a tool of another process, and an event woke it.\n")
+		return d.out.Printf(
+			"That is all: a running session had a tool of another process, and an event woke it.\n")
 	}
 	return nil
 }

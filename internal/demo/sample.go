@@ -54,10 +54,12 @@ type place struct {
 }
 
 func newSample(log io.Writer) *providers.Provider {
-	p := providers.New("weather", &providers.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	providers.AddTool(p, sampleTool, "Tell the weather of a city", func(_ context.Context, in place) (string, error) {
-		return fmt.Sprintf("rain in %s, 12 °C, says process %d", in.City, os.Getpid()), nil
-	})
+	p := providers.New("weather",
+		&providers.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	providers.AddTool(p, sampleTool, "Tell the weather of a city",
+		func(_ context.Context, in place) (string, error) {
+			return fmt.Sprintf("rain in %s, 12 °C, says process %d", in.City, os.Getpid()), nil
+		})
 	return p
 }
 

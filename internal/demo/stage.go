@@ -30,7 +30,9 @@ type stage interface {
 
 // sampleTools returns the demo's tools that are in a list, in the list's order.
 func sampleTools(list []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t != sampleTool && t != sampleMore })
+	return slices.DeleteFunc(slices.Clone(list), func(t string) bool {
+		return t != sampleTool && t != sampleMore
+	})
 }
 
 func toolsAre(tools []string) string {
@@ -81,7 +83,9 @@ func (s *copilotStage) listed(ctx context.Context, tool string) (string, error) 
 }
 
 // hasPrompt reports whether a request contains the last prompt.
-func (s *copilotStage) hasPrompt(r *scriptmodel.Request) bool { return contains(r, "user", s.prompt) }
+func (s *copilotStage) hasPrompt(r *scriptmodel.Request) bool {
+	return contains(r, "user", s.prompt)
+}
 
 // contains reports whether a message of a role contains a text.
 func contains(r *scriptmodel.Request, role, text string) bool {
@@ -111,7 +115,9 @@ func (s *copilotStage) called(ctx context.Context, tool string) (string, error) 
 
 func (s *copilotStage) result(ctx context.Context, text string) (string, error) {
 	r, err := s.request(ctx,
-		"contains the result", func(r *scriptmodel.Request) bool { return contains(r, "tool", text) })
+		"contains the result", func(r *scriptmodel.Request) bool {
+			return contains(r, "tool", text)
+		})
 	if err != nil {
 		return "", err
 	}
@@ -120,7 +126,9 @@ func (s *copilotStage) result(ctx context.Context, text string) (string, error) 
 
 func (s *copilotStage) woken(ctx context.Context, event string) (string, error) {
 	r, err := s.request(ctx,
-		"contains the event", func(r *scriptmodel.Request) bool { return contains(r, "user", event) })
+		"contains the event", func(r *scriptmodel.Request) bool {
+			return contains(r, "user", event)
+		})
 	if err != nil {
 		return "", err
 	}
@@ -128,11 +136,15 @@ func (s *copilotStage) woken(ctx context.Context, event string) (string, error) 
 	if slices.ContainsFunc(s.model.Requests(), hasNews) {
 		return "", fmt.Errorf("the model got %q, which was for the timeline only", sampleNews)
 	}
-	return fmt.Sprintf("the provider's event woke the session: model request %d says %q, and not the timeline's event",
+	return fmt.Sprintf(
+		"the provider's event woke the session: model request %d says %q, and not the "+
+			"timeline's event",
 		r.N, event), nil
 }
 
-func (s *copilotStage) changed(ctx context.Context, prompt string, tools ...string) (string, error) {
+func (s *copilotStage) changed(
+	ctx context.Context, prompt string, tools ...string,
+) (string, error) {
 	if err := s.ask(ctx, prompt); err != nil {
 		return "", err
 	}

@@ -26,16 +26,19 @@ func TestArchitectureNamesExist(t *testing.T) {
 	name := regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+){1,2})`(?:\\]\\(([^)]+)\\))?")
 	names := name.FindAllStringSubmatch(string(text), -1)
 	if len(names) < 30 {
-		t.Fatalf("ARCHITECTURE.md names %d functions, want its walks to name at least 30", len(names))
+		t.Fatalf("ARCHITECTURE.md names %d functions, want its walks to name at least 30",
+			len(names))
 	}
 	for _, name := range names {
 		files := declared[name[1]]
 		switch {
 		case strings.HasSuffix(name[1], ".go"), strings.HasSuffix(name[1], ".md"):
 		case len(files) == 0:
-			t.Errorf("ARCHITECTURE.md names %s, which no package declares, want at least one", name[1])
+			t.Errorf("ARCHITECTURE.md names %s, which no package declares, want at least one",
+				name[1])
 		case !slices.Contains(files, name[2]):
-			t.Errorf("ARCHITECTURE.md links %s to %q, want [`%[1]s`](%[3]s)", name[1], name[2], files[0])
+			t.Errorf("ARCHITECTURE.md links %s to %q, want [`%[1]s`](%[3]s)", name[1], name[2],
+				files[0])
 		}
 	}
 	rooms := regexp.MustCompile("`((?:cmd|internal|tools)/[a-z]+)`")

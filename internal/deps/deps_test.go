@@ -24,20 +24,25 @@ const (
 // layers says which rooms stand on which. A package belongs to the room with
 // the longest path that it begins with.
 var layers = [][]string{
-	{".", "internal/chans", "internal/lazyregexp", "internal/secrets", "internal/spans", "internal/visible"},
-	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
-		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
-		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff",
-		"internal/markdown", "internal/extension", "internal/patch", "testdata/sdk"},
-	{"internal/match", "internal/ownfile", "internal/schedule", "internal/terminal", "internal/recording",
-		"internal/toolsearch", "internal/instructions", "internal/link", "internal/gitread"},
+	{".", "internal/chans", "internal/lazyregexp", "internal/secrets", "internal/spans",
+		"internal/visible"},
+	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch",
+		"internal/cli",
+		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp",
+		"internal/scriptmodel", "internal/shellrule", "internal/weburl", "internal/statedir",
+		"internal/diff", "internal/markdown", "internal/extension", "internal/patch",
+		"testdata/sdk"},
+	{"internal/match", "internal/ownfile", "internal/schedule", "internal/terminal",
+		"internal/recording", "internal/toolsearch", "internal/instructions", "internal/link",
+		"internal/gitread"},
 	{"internal/tapconfig", "internal/filelist"},
-	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
-		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
+	{"configs", "providers", "tools", "internal/gateway", "internal/client",
+		"internal/conversations", "internal/checkpoint", "internal/orchestrate",
+		"internal/conformance"},
 	{"internal/daemon", "internal/evidence"},
 	{"internal/copilot", "internal/hooks", "internal/langserver", "internal/mcpbridge",
-		"internal/evals", "internal/goals", "internal/mcpclients", "internal/mcpserver", "internal/records",
-		"internal/sources", "internal/terminals", "internal/cluster",
+		"internal/evals", "internal/goals", "internal/mcpclients", "internal/mcpserver",
+		"internal/records", "internal/sources", "internal/terminals", "internal/cluster",
 		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
 		"internal/dashboard", "skills", "tools/provide"},
 	{"internal/agent", "internal/assembly", "internal/install", "internal/scaffold"},
@@ -54,7 +59,8 @@ var direct = map[string][]string{
 	"internal/gateway": {"net", "net/http"},
 }
 
-// users lists who may import a package or a module: what they weigh must not get into other programs.
+// users lists who may import a package or a module: what they weigh must not get into other
+// programs.
 var users = map[string][]string{
 	copilotSDK:                         {"internal/copilot"},
 	"github.com/nats-io":               {"internal/cluster", "test"},
@@ -85,7 +91,8 @@ func withinAny(path string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return within(path, root) })
 }
 
-// local cuts the module from an import path, and makes the package at its root "."; ok is false for other modules.
+// local cuts the module from an import path, and makes the package at its root "."; ok is false for
+// other modules.
 func local(path string) (rest string, ok bool) {
 	if path == module {
 		return ".", true
@@ -114,7 +121,9 @@ func roomOf(path string) (room string, layer int) {
 
 // check returns one line for each import that breaks a rule.
 func check(pkgs []pkg) (faults []string) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Sprintf(format, args...))
+	}
 	for _, p := range pkgs {
 		path, _ := local(p.ImportPath)
 		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
@@ -149,7 +158,8 @@ func check(pkgs []pkg) (faults []string) {
 			case slices.Contains(direct[room], imp):
 				fault("%s imports %s: not in this room", path, imp)
 			}
-			if allowed, strict := only[room]; strict && !ours && !standard(imp) && !withinAny(imp, allowed) {
+			if allowed, strict := only[room]; strict && !ours && !standard(imp) &&
+				!withinAny(imp, allowed) {
 				fault(
 					"%s imports %s: this room takes the standard library and %s alone",
 					path,
@@ -240,7 +250,8 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 	for m := range explained {
 		if !used[m] {
-			t.Errorf("internal/deps/README.md explains %s, want no line for it: nothing imports it", m)
+			t.Errorf("internal/deps/README.md explains %s, want no line for it: nothing imports it",
+				m)
 		}
 	}
 }
@@ -255,8 +266,8 @@ func TestCheck(t *testing.T) {
 		pkgs []pkg
 		want string // part of the one fault; empty: none
 	}{
-		{"down", one("internal/server", "net/http", "tapgw/internal/gateway", "tapgw/internal/protocol",
-			"github.com/coder/websocket"), ""},
+		{"down", one("internal/server", "net/http", "tapgw/internal/gateway",
+			"tapgw/internal/protocol", "github.com/coder/websocket"), ""},
 		{"down two layers", one("cmd/tapgw", "tapgw/internal/protocol"), ""},
 		{"own sub-package", one("internal/gateway/sub", "tapgw/internal/gateway"), ""},
 		{"template on its SDK", one("providers/templates/hello", "tapgw/providers"), ""},
@@ -268,28 +279,38 @@ func TestCheck(t *testing.T) {
 		{"tools on their adapter", one("tools", "tapgw/tools/provide"), "upward"},
 		{"two commands", one("cmd/tapctl", "tapgw/cmd/tapgw"), "sideways"},
 		{"no layer", one("internal/util"), "stands in no layer"},
-		{"taptest in production", one("internal/server", "tapgw/internal/taptest"), "only tests may"},
+		{"taptest in production", one("internal/server", "tapgw/internal/taptest"),
+			"only tests may"},
 		{"taptest in a test", []pkg{{ImportPath: "tapgw/internal/server", GoFiles: []string{"x.go"},
 			TestImports: []string{"tapgw/internal/taptest"}}}, ""},
-		{"only tests in it", []pkg{{ImportPath: "tapgw/internal/anything", TestImports: []string{"tapgw/cmd/tapgw"}}},
+		{"only tests in it",
+			[]pkg{{ImportPath: "tapgw/internal/anything",
+				TestImports: []string{"tapgw/cmd/tapgw"}}},
 			""},
 		{"net in gateway", one("internal/gateway", "net"), "imports net: not in this room"},
-		{"HTTP in gateway", one("internal/gateway", "net/http"), "imports net/http: not in this room"},
+		{"HTTP in gateway", one("internal/gateway", "net/http"),
+			"imports net/http: not in this room"},
 		{"net/netip in gateway", one("internal/gateway", "net/netip"), ""},
 		{"HTTP elsewhere", one("internal/client", "net/http"), ""},
 		{"Copilot SDK", one("internal/copilot", copilotSDK, copilotSDK+"/rpc"), ""},
-		{"Copilot SDK elsewhere", one("internal/server", copilotSDK+"/rpc"), "only internal/copilot may"},
-		{"Copilot SDK in a test elsewhere", []pkg{{ImportPath: "tapgw/test/e2e", XTestImports: []string{copilotSDK}}},
+		{"Copilot SDK elsewhere", one("internal/server", copilotSDK+"/rpc"),
+			"only internal/copilot may"},
+		{"Copilot SDK in a test elsewhere",
+			[]pkg{{ImportPath: "tapgw/test/e2e", XTestImports: []string{copilotSDK}}},
 			"only internal/copilot may"},
 		{"SQLite", one("internal/records/recordsql", "github.com/ncruces/go-sqlite3"), ""},
 		{"SQLite beside it", one("internal/records", "github.com/ncruces/go-sqlite3"),
 			"only internal/records/recordsql may"},
 		{"SQL in tapctl", one("cmd/tapctl", "tapgw/internal/records/recordsql"), ""},
-		{"SQL in the gateway", one("cmd/tapgw", "tapgw/internal/records/recordsql"), "cmd/tapctl, bench may"},
+		{"SQL in the gateway", one("cmd/tapgw", "tapgw/internal/records/recordsql"),
+			"cmd/tapctl, bench may"},
 		{"libraries of protocol", one("internal/protocol", "encoding/json",
-			"github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/jsontext"), ""},
-		{"another library in protocol", one("internal/protocol", "github.com/coder/websocket"), "standard library and"},
-		{"a name that only begins alike", one("internal/protocol", "github.com/google/jsonschema-gone"),
+			"github.com/google/jsonschema-go/jsonschema",
+			"github.com/go-json-experiment/json/jsontext"), ""},
+		{"another library in protocol", one("internal/protocol", "github.com/coder/websocket"),
+			"standard library and"},
+		{"a name that only begins alike",
+			one("internal/protocol", "github.com/google/jsonschema-gone"),
 			"standard library and"},
 	}
 	for _, tt := range tests {

@@ -90,8 +90,10 @@ func TestDecisionsAreShort(t *testing.T) {
 			t.Errorf("%s has %d lines, want at most %d", file, n, maxLines)
 		}
 		for line := range strings.Lines(text) {
-			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > maxWidth && !strings.HasPrefix(line, "|") {
-				t.Errorf("%s has a line of %d columns, want at most %d: %s", file, n, maxWidth, line)
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > maxWidth &&
+				!strings.HasPrefix(line, "|") {
+				t.Errorf("%s has a line of %d columns, want at most %d: %s", file, n, maxWidth,
+					line)
 			}
 		}
 	}
@@ -110,8 +112,10 @@ func TestVersionsAreShort(t *testing.T) {
 		if n := strings.Count(strings.TrimSpace(body), "\n") + 1; n > maxLines {
 			t.Errorf("CHANGELOG.md has %d lines for %s, want at most %d", n, title, maxLines)
 		}
-		if !regexp.MustCompile(`^\[(Unreleased|\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$)`).MatchString(title) {
-			t.Errorf("CHANGELOG.md has the heading %q, want [Unreleased], or [VERSION] - DATE", title)
+		if !regexp.MustCompile(`^\[(Unreleased|\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$)`).MatchString(
+			title) {
+			t.Errorf("CHANGELOG.md has the heading %q, want [Unreleased], or [VERSION] - DATE",
+				title)
 		}
 	}
 }
@@ -133,10 +137,12 @@ func TestTroubleshootingNamesRealMessages(t *testing.T) {
 			if part = strings.TrimSpace(part); len(part) < 3 {
 				continue
 			}
-			grep := exec.Command("git", "grep", "--untracked", "-qF", "-e", part, "--", "*.go", ":!*_test.go")
+			grep := exec.Command("git", "grep", "--untracked", "-qF", "-e", part, "--", "*.go",
+				":!*_test.go")
 			grep.Dir = root
 			if err := grep.Run(); err != nil {
-				t.Errorf("troubleshooting.md lists %q: no program says %q, want it in the source", m[1], part)
+				t.Errorf("troubleshooting.md lists %q: no program says %q, want it in the source",
+					m[1], part)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // The widest line, a tab counting as four columns.
-const maxColumns = 120
+const maxColumns = 100
 
 // TestLinesAreShort holds the lines of Go to a width at which two files fit side by
 // side. Long literals in tests and long raw strings everywhere, struct tags among
@@ -60,7 +60,7 @@ func literalLines(text []byte, rawOnly bool) map[int]bool {
 		if kind == token.EOF {
 			return lines
 		}
-		if kind != token.STRING || len(literal) < maxColumns/2 || rawOnly && literal[0] != '`' {
+		if kind != token.STRING || len(literal) < maxColumns/4 || rawOnly && literal[0] != '`' {
 			continue
 		}
 		first := file.Line(at)

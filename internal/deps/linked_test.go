@@ -10,9 +10,10 @@ import (
 // buildTags are the tags of make build and of releases.
 const buildTags = "urfave_cli_no_docs"
 
-// unlinked lists which packages a program may not link, nor what lies below them, in a build of ours.
-// Each costs every start of the program: its variables are set before main, and its pages are read. A
-// package gets on this list when its last import is gone, so that it does not come back by chance.
+// unlinked lists which packages a program may not link, nor what lies below them, in a build of
+// ours. Each costs every start of the program: its variables are set before main, and its pages are
+// read. A package gets on this list when its last import is gone, so that it does not come back by
+// chance.
 var unlinked = map[string][]string{
 	"cmd/tapgw": {
 		"charm.land", "github.com/ncruces/go-sqlite3", "github.com/russross/blackfriday",
@@ -30,8 +31,8 @@ var unlinked = map[string][]string{
 		"tapgw/internal/agent",
 	},
 	"cmd/lsclient": {
-		"github.com/russross/blackfriday", "github.com/nats-io", "github.com/ncruces/go-sqlite3", copilotSDK,
-		"tapgw/internal/gateway", "tapgw/internal/assembly", "tapgw/internal/server",
+		"github.com/russross/blackfriday", "github.com/nats-io", "github.com/ncruces/go-sqlite3",
+		copilotSDK, "tapgw/internal/gateway", "tapgw/internal/assembly", "tapgw/internal/server",
 	},
 	// The package of tapgw hook, which each tool call of a terminal waits for.
 	"internal/terminals/hook": {

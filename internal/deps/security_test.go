@@ -13,7 +13,8 @@ import (
 // was renamed can't be checked, and a test of ci/long that was renamed runs in make test again.
 func TestNamedTestsExist(t *testing.T) {
 	root := filepath.Join("..", "..")
-	grep := exec.Command("git", "grep", "--untracked", "-hoE", `^func (Test|Fuzz)\w+`, "--", "*_test.go")
+	grep := exec.Command("git", "grep", "--untracked", "-hoE", `^func (Test|Fuzz)\w+`, "--",
+		"*_test.go")
 	grep.Dir = root
 	out, err := grep.Output()
 	if err != nil {

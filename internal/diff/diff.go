@@ -170,7 +170,10 @@ func (d *Diff) String() string {
 
 // quoted returns a name as git writes it in a diff: quoted if a character of it would be misread.
 func quoted(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return r < ' ' || r == '"' || r == '\\' ||
+			r == 0x7f
+	}) {
 		return strconv.Quote(name)
 	}
 	return name

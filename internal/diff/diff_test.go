@@ -16,8 +16,9 @@ func TestString(t *testing.T) {
 		was, now *string
 		want     string
 	}{
-		"same":    {"x", text("a\n"), text("a\n"), ""},
-		"created": {"d/x", nil, text("a\nb\n"), "--- /dev/null\n+++ b/d/x\n@@ -0,0 +1,2 @@\n+a\n+b\n"},
+		"same": {"x", text("a\n"), text("a\n"), ""},
+		"created": {"d/x", nil, text("a\nb\n"),
+			"--- /dev/null\n+++ b/d/x\n@@ -0,0 +1,2 @@\n+a\n+b\n"},
 		"empty":   {"x", nil, text(""), "--- /dev/null\n+++ b/x\n"},
 		"deleted": {"x", text("a\n"), nil, "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"},
 		"a line end that goes": {"x", text("a\nb\n"), text("a\nb"),
@@ -32,7 +33,8 @@ func TestString(t *testing.T) {
 		},
 		"many lines": {"x", nil, text(strings.Repeat("\n", maxLines+1)),
 			"Files /dev/null and b/x differ: too many lines to compare, 0 before and 200001 now\n"},
-		"a name with a line end": {"x\n+++ b/y", nil, text(""), "--- /dev/null\n+++ \"b/x\\n+++ b/y\"\n"},
+		"a name with a line end": {"x\n+++ b/y", nil, text(""),
+			"--- /dev/null\n+++ \"b/x\\n+++ b/y\"\n"},
 	}
 	for name, tt := range tests {
 		d := New(tt.name, tt.was, tt.now)
@@ -143,9 +145,10 @@ func BenchmarkNew(b *testing.B) {
 	}
 	for _, bb := range []struct{ name, was, now string }{
 		{"10,000 new", "", lines(10_000, numbered("line"))},
-		{"10,000, every third changed", lines(10_000, numbered("line")), lines(10_000, func(i int) string {
-			return numbered([]string{"word", "line", "line"}[i%3])(i)
-		})},
+		{"10,000, every third changed", lines(10_000, numbered("line")),
+			lines(10_000, func(i int) string {
+				return numbered([]string{"word", "line", "line"}[i%3])(i)
+			})},
 		{"50,000 different", lines(50_000, numbered("line")), lines(50_000, numbered("word"))},
 		{"50,000 braces", lines(50_000, func(i int) string { return "}"[:i%2] }),
 			lines(50_000, func(i int) string { return "}"[:i%3/2] })},

@@ -36,7 +36,8 @@ var realDisk = disk{
 		if err := syscall.Statfs(dir, &st); err != nil {
 			return 0, err
 		}
-		return st.Bavail * uint64(st.Bsize), nil //nolint:gosec,unconvert // a size; its type differs by system
+		// A size; its type differs by system.
+		return st.Bavail * uint64(st.Bsize), nil //nolint:gosec,unconvert
 	},
 }
 

@@ -48,7 +48,8 @@ type Doctor struct {
 // checks start the Copilot runtime once, and end it before ctx ends.
 func New(ctx context.Context, config configs.Config, files configs.Files, configErr error) *Doctor {
 	d := &Doctor{
-		config: config, files: files, configErr: configErr, state: daemon.Dir(configs.StateDir()), disk: realDisk,
+		config: config, files: files, configErr: configErr, state: daemon.Dir(configs.StateDir()),
+		disk: realDisk,
 	}
 	if configErr != nil {
 		d.config = configs.Default()
@@ -87,7 +88,9 @@ func (d *Doctor) checkConfig(context.Context) cli.Result {
 	}
 	if d.config.TLSCert != "" {
 		if _, err := tls.LoadX509KeyPair(d.config.TLSCert, d.config.TLSKey); err != nil {
-			return cli.Fail("write the paths of a certificate and its key, both PEM files, into tls_cert and tls_key",
+			return cli.Fail(
+				"write the paths of a certificate and its key, both PEM files, into "+
+					"tls_cert and tls_key",
 				"%s: tls_cert, tls_key: %v", d.files.User, err)
 		}
 	}
@@ -114,7 +117,9 @@ func (d *Doctor) checkConfig(context.Context) cli.Result {
 		n++
 	}
 	if len(leftOut) > 0 {
-		return cli.Warn("read the files; if you trust the project, run tapgw trust with its directory", "%v", leftOut)
+		return cli.Warn(
+			"read the files; if you trust the project, run tapgw trust with its directory", "%v",
+			leftOut)
 	}
 	if dead := d.files.DeadRules(); len(dead) > 0 {
 		return cli.Warn("correct the rules, or remove them", "rules that never hold: %v", dead)
@@ -132,17 +137,21 @@ func (d *Doctor) checkState(context.Context) cli.Result {
 	case errors.Is(err, fs.ErrNotExist):
 		parent := existingParent(dir)
 		if err := checkWritable(parent); err != nil {
-			return cli.Fail("make "+parent+" writable, or set "+statedir.EnvHome+" to another directory",
+			return cli.Fail("make "+parent+" writable, or set "+statedir.EnvHome+
+				" to another directory",
 				"%s can't be created: %v", dir, err)
 		}
 		return cli.OK("the gateway creates %s at its first start", dir)
 	case err != nil:
-		return cli.Fail("make its parents accessible, or set "+statedir.EnvHome+" to another directory", "%v", err)
+		return cli.Fail("make its parents accessible, or set "+statedir.EnvHome+
+			" to another directory", "%v", err)
 	case !info.IsDir():
-		return cli.Fail("remove the file, or set "+statedir.EnvHome+" to a directory", "%s is not a directory", dir)
+		return cli.Fail("remove the file, or set "+statedir.EnvHome+" to a directory",
+			"%s is not a directory", dir)
 	}
 	if owner := foreignOwner(info); owner != "" {
-		return cli.Fail("change its owner with chown, or set "+statedir.EnvHome+" to a directory of your own",
+		return cli.Fail("change its owner with chown, or set "+statedir.EnvHome+
+			" to a directory of your own",
 			"%s %s", dir, owner)
 	}
 	if err := checkWritable(dir); err != nil {
@@ -225,12 +234,16 @@ func (d *Doctor) checkGateway(ctx context.Context) cli.Result {
 	}
 	if isRunning, _ := d.state.Locked(); isRunning {
 		pid := d.state.LockPID()
-		return cli.Fail(fmt.Sprintf("wait a moment; then run tapgw stop, or kill -9 %d, and start it again", pid),
+		return cli.Fail(
+			fmt.Sprintf("wait a moment; then run tapgw stop, or kill -9 %d, and start it again",
+				pid),
 			"process %d runs but does not answer", pid)
 	}
 	addr := d.config.Listen
 	if err := server.CanListen(addr); err != nil {
-		return cli.Fail("stop that process, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0",
+		return cli.Fail(
+			"stop that process, or set listen in tapgw.toml, or use tapgw serve "+
+				"--listen 127.0.0.1:0",
 			"no gateway runs, and none can start: %v", server.NameUser(err))
 	}
 	return cli.OK("none runs; %s is free", addr)
@@ -240,16 +253,20 @@ func (d *Doctor) checkRuntime(context.Context) cli.Result {
 	const install = "run `make runtime` where tapgw was built, or: npm install -g @github/copilot"
 	st, err := d.probe()
 	switch {
-	case err != nil && st.Path == "" && d.config.Copilot.CLI == "" && os.Getenv("COPILOT_CLI_PATH") == "":
+	case err != nil && st.Path == "" && d.config.Copilot.CLI == "" &&
+		os.Getenv("COPILOT_CLI_PATH") == "":
 		return cli.Warn(install, "not found: only local sessions can run")
 	case err != nil && st.Path == "":
-		return cli.Fail("correct or remove copilot.cli in tapgw.toml and COPILOT_CLI_PATH", "%v", err)
+		return cli.Fail("correct or remove copilot.cli in tapgw.toml and COPILOT_CLI_PATH", "%v",
+			err)
 	case err != nil:
 		return cli.Fail("install it again: "+install, "%s does not run: %v", st.Path, err)
 	}
-	detail := fmt.Sprintf("version %s, protocol %d, %s (from %s)", st.Version, st.Protocol, st.Path, st.Source)
+	detail := fmt.Sprintf("version %s, protocol %d, %s (from %s)", st.Version, st.Protocol, st.Path,
+		st.Source)
 	if isOlder(st.Version, minRuntime) {
-		return cli.Warn(install, "%s: tools of a running session can change from version %s on", detail, minRuntime)
+		return cli.Warn(install, "%s: tools of a running session can change from version %s on",
+			detail, minRuntime)
 	}
 	return cli.OK("%s", detail)
 }

@@ -40,10 +40,13 @@ func TestDoctorChecksTheDisk(t *testing.T) {
 		detail string // in the line of the check
 		cure   string
 	}{
-		"full":    {full, []string{dir}, cli.StatusFail, "writing 64 KiB to " + dir + ": ", "free space on the disk"},
-		"little":  {little, []string{dir}, cli.StatusWarn, "7 MiB are free in " + dir, "free space on the disk"},
+		"full": {full, []string{dir}, cli.StatusFail, "writing 64 KiB to " + dir + ": ",
+			"free space on the disk"},
+		"little": {little, []string{dir}, cli.StatusWarn, "7 MiB are free in " + dir,
+			"free space on the disk"},
 		"unknown": {unknown, []string{dir}, cli.StatusWarn, "no answer", "df " + dir},
-		"denied":  {denied, []string{dir}, cli.StatusFail, "permission denied", "make " + dir + " writable"},
+		"denied": {denied, []string{dir}, cli.StatusFail, "permission denied", "make " + dir +
+			" writable"},
 		"plenty": {
 			plenty, []string{dir, filepath.Join(dir, "not", "made", "yet")}, cli.StatusOK,
 			"free: 5120 MiB in " + dir + "\n", "",
@@ -52,7 +55,8 @@ func TestDoctorChecksTheDisk(t *testing.T) {
 		got := tt.disk.check(tt.dirs...)
 		if got.Status != tt.status || !strings.Contains(got.Detail+"\n", tt.detail) ||
 			!strings.Contains(got.Cure, tt.cure) {
-			t.Errorf("%s: got %+v, want %s with %q, cure %q", name, got, tt.status, tt.detail, tt.cure)
+			t.Errorf("%s: got %+v, want %s with %q, cure %q", name, got, tt.status, tt.detail,
+				tt.cure)
 		}
 	}
 	left, err := os.ReadDir(dir)

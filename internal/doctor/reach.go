@@ -94,9 +94,11 @@ func (d *Doctor) checkEndpoint(ctx context.Context, p configs.Profile) cli.Resul
 		return cli.Fail("set "+key+" to the endpoint's key, or correct its URL",
 			"%s: %v (no key: %s is not set)", e.URL, err, variable)
 	case len(offered) > 0:
-		return cli.Warn("nothing if the endpoint can't list models; else correct its URL", "%s: %v", e.URL, err)
+		return cli.Warn("nothing if the endpoint can't list models; else correct its URL", "%s: %v",
+			e.URL, err)
 	}
-	return cli.Fail("correct its URL and "+key+", or list the endpoint's models in models", "%s: %v", e.URL, err)
+	return cli.Fail("correct its URL and "+key+", or list the endpoint's models in models",
+		"%s: %v", e.URL, err)
 }
 
 // checkURL checks that a URL answers, with whatever status.
@@ -105,11 +107,13 @@ func checkURL(ctx context.Context, url string) cli.Result {
 	if err != nil {
 		return cli.Fail("correct its URL", "%s: %v", url, err)
 	}
-	w, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}).Do(
+	w, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
+		DisableKeepAlives: true}}).Do(
 		r,
 	)
 	if err != nil {
-		return cli.Fail("correct its URL, or make it reachable from here", "%s does not answer: %v", url, err)
+		return cli.Fail("correct its URL, or make it reachable from here", "%s does not answer: %v",
+			url, err)
 	}
 	_ = w.Body.Close()
 	return cli.OK("%s answers (%s)", url, w.Status)
@@ -122,7 +126,8 @@ func (d *Doctor) checkHooks(context.Context) cli.Result {
 			continue
 		}
 		if _, err := exec.LookPath(h.Command[0]); err != nil {
-			return cli.Fail(fmt.Sprintf("correct command of hooks[%d] in %s, or make it executable", i, d.files.User),
+			return cli.Fail(fmt.Sprintf("correct command of hooks[%d] in %s, or make it executable",
+				i, d.files.User),
 				"hooks[%d] (%s): %v", i, h.On, err)
 		}
 	}
@@ -144,7 +149,9 @@ func (d *Doctor) checkTraces(ctx context.Context) cli.Result {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	if err := otlp.Check(ctx, s); err != nil {
-		return cli.Warn("start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS",
+		return cli.Warn(
+			"start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT and "+
+				"OTEL_EXPORTER_OTLP_HEADERS",
 			"%v", err)
 	}
 	return cli.OK("sent to %s", s.URL)

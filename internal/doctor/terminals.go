@@ -27,7 +27,8 @@ func (d *Doctor) checkTerminals(context.Context) cli.Result {
 		case ownfile.Absent:
 			continue
 		case ownfile.Outdated:
-			return cli.Warn("run tapgw install copilot --"+r.Scope+" --"+r.What, "%s is of another version", r.Path)
+			return cli.Warn("run tapgw install copilot --"+r.Scope+" --"+r.What,
+				"%s is of another version", r.Path)
 		}
 		installed = append(installed, r.What+" ("+r.Scope+")")
 		if r.What == install.Hooks {
@@ -42,8 +43,8 @@ func (d *Doctor) checkTerminals(context.Context) cli.Result {
 	case len(installed) == 0:
 		return cli.OK("not installed; tapgw install copilot makes Copilot CLIs sessions")
 	case len(hooks) > 1:
-		return cli.Warn("run tapgw uninstall copilot --hooks --user, or --project", "each hook runs twice: %s and %s",
-			hooks["user"], hooks["project"])
+		return cli.Warn("run tapgw uninstall copilot --hooks --user, or --project",
+			"each hook runs twice: %s and %s", hooks["user"], hooks["project"])
 	case len(hooks) > 0 && len(off) > 0:
 		return cli.Warn("remove disableAllHooks from it if gates must hold here",
 			"%s turns the CLI's hooks off in this project", off[0])

@@ -115,7 +115,8 @@ func checkCall(e *configs.ExpectedCall, calls []call) string {
 		if isExpected(e, &c) {
 			count++
 		} else {
-			others = fmt.Sprintf("; another was %s with %s", cmp.Or(c.outcome, "unfinished"), short(c.args))
+			others = fmt.Sprintf("; another was %s with %s", cmp.Or(c.outcome, "unfinished"),
+				short(c.args))
 		}
 	}
 	what := "calls"
@@ -189,7 +190,8 @@ func checkStream(e *configs.ExpectedStream, events []adminapi.StreamRow) string 
 	count := 0
 	for _, row := range events {
 		text := cmp.Or(row.Event, row.Prompt)
-		if row.Stream != name || hasProvider && row.Provider != provider || !strings.Contains(text, e.Contains) {
+		if row.Stream != name || hasProvider && row.Provider != provider ||
+			!strings.Contains(text, e.Contains) {
 			continue
 		}
 		if e.Pattern != nil {

@@ -34,7 +34,8 @@ func TestCheck(t *testing.T) {
 	seen := &observed{
 		calls: []call{
 			{"plan", `{}`, "ok", ""}, {"build", `{"target":"all"}`, "failed", "exit 2"},
-			{"build", `{"target":"all"}`, "ok", ""}, {"drop", `{}`, "denied", "no"}, {"slow", `{}`, "", ""},
+			{"build", `{"target":"all"}`, "ok", ""}, {"drop", `{}`, "denied", "no"},
+			{"slow", `{}`, "", ""},
 		},
 		messages: []string{"I have built it.", "The tests pass."},
 		events: []adminapi.StreamRow{
@@ -42,7 +43,8 @@ func TestCheck(t *testing.T) {
 			{Stream: "ops", Prompt: "go on"},
 		},
 		files: map[string]file{"a": {"new\n", true, nil}, "b": {"", false, nil},
-			"long": {strings.Repeat("x", 100_000), true, nil}, "link": {"", true, os.ErrPermission}},
+			"long": {strings.Repeat("x", 100_000), true, nil},
+			"link": {"", true, os.ErrPermission}},
 	}
 	call := func(s string) string { return "[[expect.call]]\n" + s }
 	file := func(s string) string { return "[workspace]\na = 'old'\n[[expect.file]]\n" + s }
@@ -57,7 +59,8 @@ func TestCheck(t *testing.T) {
 		{call("tool = 'slow'\noutcome = 'ok'"),
 			"call slow: 0 calls with outcome ok, want at least 1; another was unfinished"},
 		{call("tool = 'build'\nmax = 0"), "call build: 2 calls, want at most 0"},
-		{call("tool = 'build'\nargs = '\"target\":\"none\"'"), "call build: 0 calls with such arguments"},
+		{call("tool = 'build'\nargs = '\"target\":\"none\"'"),
+			"call build: 0 calls with such arguments"},
 		{call("tool = 'build'\nafter = 'drop'"), "call build: 0 calls after drop, want at least 1"},
 		{call("tool = 'build'\nafter = 'plan'\nmin = 2"), ""},
 		{"[expect]\norder = ['plan', 'build', 'drop']", ""},
@@ -79,7 +82,8 @@ func TestCheck(t *testing.T) {
 		{"[[observation]]\ntext = 'shipped'\npattern = 'shipped'", "observation: missing: shipped"},
 		{"[[prohibited]]\ntext = 'tests'\npattern = '[Tt]ests pass'", "prohibited: it says: tests"},
 		{"[[prohibited]]\ntext = 'x'\npattern = 'built'\nunless_call = 'bui*'", ""},
-		{"[[prohibited]]\ntext = 'gone'\npattern = 'built'\nunless_call = 'drop'", "prohibited: it says: gone"},
+		{"[[prohibited]]\ntext = 'gone'\npattern = 'built'\nunless_call = 'drop'",
+			"prohibited: it says: gone"},
 		{"[[prohibited]]\ntext = 'for the judge alone'", ""},
 		{"[[prohibited]]\ntext = 'nothing of it'\npattern = 'deployed|shipped|ops'", ""},
 	}
@@ -107,7 +111,8 @@ func TestReadFile(t *testing.T) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	for link, to := range map[string]string{
-		"absolute": outside, "parent": "../../../../../../../../" + outside, "loop": "loop", "inside": "sub/plain",
+		"absolute": outside, "parent": "../../../../../../../../" + outside, "loop": "loop",
+		"inside":  "sub/plain",
 		"dirlink": filepath.Dir(outside),
 	} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
@@ -122,15 +127,19 @@ func TestReadFile(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"plain": "text true false", "sub/plain": "below true false", "inside": "below true false",
-		"none": " false false", "plain/below": " false false", "absolute": " true true", "parent": " true true",
-		"loop": " true true", "dirlink/secret": " true true", "pipe": " true true", "sub": " true true",
+		"none": " false false", "plain/below": " false false", "absolute": " true true",
+		"parent": " true true",
+		"loop":   " true true", "dirlink/secret": " true true", "pipe": " true true",
+		"sub": " true true",
 	} {
 		text, exists, err := readFile(dir, path)
 		if got := fmt.Sprint(text, " ", exists, " ", err != nil); got != want {
-			t.Errorf("%s: got %s (%v), want %s: its text, whether it exists, whether that failed", path, got, err, want)
+			t.Errorf("%s: got %s (%v), want %s: its text, whether it exists, whether that failed",
+				path, got, err, want)
 		}
 	}
-	if _, _, err := readFile(dir, "huge"); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, _, err := readFile(dir, "huge"); err == nil ||
+		!strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a huge file: got %v, want that it is too large", err)
 	}
 }
@@ -141,13 +150,15 @@ func TestAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(mine) }()
-	old := filepath.Join(t.TempDir(), workspacePrefix+"4194305-x") // beyond the highest process number
+	// beyond the highest process number
+	old := filepath.Join(t.TempDir(), workspacePrefix+"4194305-x")
 	if err := os.Mkdir(old, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, s := range Abandoned([]adminapi.Session{{ID: "runs", CWD: mine}, {ID: "old", CWD: old},
-		{ID: "elsewhere", CWD: "/nowhere/" + filepath.Base(old)}, {ID: "other", CWD: t.TempDir()}}) {
+		{ID: "elsewhere", CWD: "/nowhere/" + filepath.Base(old)},
+		{ID: "other", CWD: t.TempDir()}}) {
 		got = append(got, s.ID)
 	}
 	if !slices.Equal(got, []string{"old"}) {
@@ -155,15 +166,18 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// The intervals are those of published examples: Wilson's, and Newcombe's of 56 of 70 against 48 of 80.
+// The intervals are those of published examples: Wilson's, and Newcombe's of 56 of 70 against 48 of
+// 80.
 func TestIntervals(t *testing.T) {
 	near := func(got, want float64) bool { return math.Abs(got-want) < 0.0001 }
 	for _, tt := range []struct {
 		passed, all int
 		low, high   float64
-	}{{81, 263, 0.2553, 0.3662}, {15, 148, 0.0624, 0.1605}, {0, 20, 0, 0.1611}, {29, 29, 0.8830, 1}, {0, 0, 0, 1}} {
+	}{{81, 263, 0.2553, 0.3662}, {15, 148, 0.0624, 0.1605}, {0, 20, 0, 0.1611}, {29, 29, 0.8830, 1},
+		{0, 0, 0, 1}} {
 		if low, high := wilson(tt.passed, tt.all); !near(low, tt.low) || !near(high, tt.high) {
-			t.Errorf("%d of %d: got %.4f to %.4f, want %.4f to %.4f", tt.passed, tt.all, low, high, tt.low, tt.high)
+			t.Errorf("%d of %d: got %.4f to %.4f, want %.4f to %.4f", tt.passed, tt.all, low, high,
+				tt.low, tt.high)
 		}
 	}
 	rate := func(passed, all int) (s Sums) {

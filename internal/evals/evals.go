@@ -20,15 +20,16 @@ import (
 
 // Options say how to run cases.
 type Options struct {
-	Gateway     *client.Client
-	Host        string                 // of the sessions
-	Settings    adminapi.ModelSettings // of the sessions
-	JudgeModel  string                 // "": the model of the sessions
-	NoJudge     bool                   // leave out the claims that a model has to judge
-	Allow       bool                   // answer the sessions' permission questions with yes; else with no
-	Concurrency int                    // runs at the same time, at least 1
-	Artifacts   string                 // a directory for transcripts; "": they are not written
-	Ended       func(Result)           // gets each ended run, one at a time; may be nil
+	Gateway    *client.Client
+	Host       string                 // of the sessions
+	Settings   adminapi.ModelSettings // of the sessions
+	JudgeModel string                 // "": the model of the sessions
+	NoJudge    bool                   // leave out the claims that a model has to judge
+	// answer the sessions' permission questions with yes; else with no
+	Allow       bool
+	Concurrency int          // runs at the same time, at least 1
+	Artifacts   string       // a directory for transcripts; "": they are not written
+	Ended       func(Result) // gets each ended run, one at a time; may be nil
 }
 
 // States of a [Result] and of a [Case].
@@ -58,9 +59,10 @@ type Result struct {
 	InputTokens  int64     `json:"inputTokens"`
 	OutputTokens int64     `json:"outputTokens"`
 	Failures     []Failure `json:"failures"`
-	Denied       int       `json:"denied,omitempty"`     // questions that were answered with no
-	Error        string    `json:"error,omitempty"`      // why the run could not be made, or is undecided
-	Transcript   string    `json:"transcript,omitempty"` // a file
+	Denied       int       `json:"denied,omitempty"` // questions that were answered with no
+	// why the run could not be made, or is undecided
+	Error      string `json:"error,omitempty"`
+	Transcript string `json:"transcript,omitempty"` // a file
 }
 
 // Why is the first reason for a state other than passed, for people.
@@ -268,7 +270,8 @@ func (o *Options) run(ctx context.Context, j job, judge *judge) (Result, error) 
 	r := Result{Case: j.c.ID, Variant: j.variant, Run: j.run, Failures: []Failure{}}
 	seen, err := o.observe(ctx, j)
 	if seen != nil {
-		r.Session, r.Turns, r.Calls, r.Denied = seen.session, seen.turns, len(seen.calls), seen.denied
+		r.Session, r.Turns, r.Calls, r.Denied = seen.session, seen.turns, len(seen.calls),
+			seen.denied
 		r.DurationMs = seen.duration.Milliseconds()
 		r.InputTokens, r.OutputTokens = seen.usage.Total.Input, seen.usage.Total.Output
 	}
@@ -309,7 +312,9 @@ func isUnjudged(err error) bool {
 }
 
 // judgeRun adds the judge's findings. The verdicts of a judge that is unreliable do not count.
-func (o *Options) judgeRun(ctx context.Context, c *configs.EvalCase, seen *observed, j *judge, r *Result) error {
+func (o *Options) judgeRun(
+	ctx context.Context, c *configs.EvalCase, seen *observed, j *judge, r *Result,
+) error {
 	if o.NoJudge || !c.NeedsJudge() {
 		return nil
 	}

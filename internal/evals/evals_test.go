@@ -38,9 +38,11 @@ delay = "1h"
 	synctest.Test(t, func(t *testing.T) {
 		a := newAnswers(c.Providers[0].Tools[0].Answers)
 		for _, tt := range []struct{ args, want string }{
-			{`{ "city" : "Oslo" }`, "rain"}, {`{"city":"Oslo"}`, "more rain"}, {`{"city":"Oslo"}`, "more rain"},
+			{`{ "city" : "Oslo" }`, "rain"}, {`{"city":"Oslo"}`, "more rain"},
+			{`{"city":"Oslo"}`, "more rain"},
 			{`{"city":"Rome"}`, "NOT_FOUND: no such city"},
-			{`{"city":"Nome"}`, "NOT_FOUND: no answer of the case fits these arguments"}, {`{"slow":true}`, "late"},
+			{`{"city":"Nome"}`, "NOT_FOUND: no answer of the case fits these arguments"},
+			{`{"slow":true}`, "late"},
 		} {
 			got, err := a.call(t.Context(), []byte(tt.args))
 			if err != nil {
@@ -52,12 +54,14 @@ delay = "1h"
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := a.call(ctx, []byte(`{"slow":true}`)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := a.call(ctx, []byte(`{"slow":true}`)); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("a call that is cut short: got %v, want the end of its time", err)
 		}
 		if _, err := a.call(t.Context(), []byte(`{"city":"Rome"}`)); err == nil {
 			t.Error("an answer that is an error: got none")
-		} else if e, ok := errors.AsType[*providers.Error](err); !ok || e.Code != providers.CodeNotFound {
+		} else if e, ok := errors.AsType[*providers.Error](err); !ok ||
+			e.Code != providers.CodeNotFound {
 			t.Errorf("got %v, want the code NOT_FOUND", err)
 		}
 	})
@@ -70,9 +74,10 @@ func TestCaseState(t *testing.T) {
 		minRate float64
 		want    string
 	}{
-		{"ppp", 1, Passed}, {"ppf", 1, Failed}, {"ppf", 0.6, Passed}, {"pff", 0.6, Failed}, {"ppu", 1, Undecided},
-		{"fu", 1, Failed}, {"ppe", 1, Broken}, {"pue", 1, Broken}, {"u", 1, Undecided}, {"e", 1, Broken},
-		{"", 1, Broken},
+		{"ppp", 1, Passed}, {"ppf", 1, Failed}, {"ppf", 0.6, Passed}, {"pff", 0.6, Failed},
+		{"ppu", 1, Undecided},
+		{"fu", 1, Failed}, {"ppe", 1, Broken}, {"pue", 1, Broken}, {"u", 1, Undecided},
+		{"e", 1, Broken}, {"", 1, Broken},
 	} {
 		c := Case{MinRate: tt.minRate}
 		for _, letter := range tt.runs {
@@ -81,7 +86,8 @@ func TestCaseState(t *testing.T) {
 		}
 		c.Sums = sum(c.Results)
 		if got := c.state(); got != tt.want {
-			t.Errorf("runs %q of which %v must pass: got %s, want %s", tt.runs, tt.minRate, got, tt.want)
+			t.Errorf("runs %q of which %v must pass: got %s, want %s", tt.runs, tt.minRate, got,
+				tt.want)
 		}
 	}
 }
@@ -110,9 +116,11 @@ func TestRounds(t *testing.T) {
 
 // A ranking needs a variant that changes something, before anything runs.
 func TestOptimizeWithoutChange(t *testing.T) {
-	variants := []configs.EvalVariant{{Name: "v", File: "v.toml", Tools: map[string]string{"none": "x"}}}
+	variants := []configs.EvalVariant{{Name: "v", File: "v.toml",
+		Tools: map[string]string{"none": "x"}}}
 	_, err := Optimize(t.Context(), Options{}, []configs.EvalCase{{ID: "a", Repeat: 1}}, variants)
-	if e := cli.AsError(err); e.Exit != cli.ExitUsage || !strings.Contains(e.Message, "v.toml: changes none") {
+	if e := cli.AsError(err); e.Exit != cli.ExitUsage ||
+		!strings.Contains(e.Message, "v.toml: changes none") {
 		t.Errorf("got %v, want a usage error that names the file", err)
 	}
 }

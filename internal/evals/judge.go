@@ -95,7 +95,9 @@ func (j *judge) wrong(id string) []string {
 
 // judge returns the failures that the judge finds in a session's messages. The error is an
 // [unjudgedError] if the judge can't be relied on.
-func (j *judge) judge(ctx context.Context, c *configs.EvalCase, messages []string) ([]Failure, error) {
+func (j *judge) judge(
+	ctx context.Context, c *configs.EvalCase, messages []string,
+) ([]Failure, error) {
 	j.mu.Lock()
 	test := j.tests[c.ID]
 	if test == nil {
@@ -132,7 +134,8 @@ func (j *judge) examples(ctx context.Context, c *configs.EvalCase) (wrong []stri
 			case err != nil:
 				return err
 			case shouldPass && len(failures) > 0:
-				wrong = append(wrong, fmt.Sprintf("%s[%d]: it fails: %s", kind, i, failures[0].Reason))
+				wrong = append(wrong, fmt.Sprintf("%s[%d]: it fails: %s", kind, i,
+					failures[0].Reason))
 			case !shouldPass && len(failures) == 0:
 				wrong = append(wrong, fmt.Sprintf("%s[%d]: it passes", kind, i))
 			}
@@ -166,7 +169,8 @@ func (j *judge) ask(ctx context.Context, c *configs.EvalCase, answer string) ([]
 	var failures []Failure
 	for i, v := range verdicts {
 		if !*v.Pass {
-			failures = append(failures, Failure{all[i].check, short(cmp.Or(v.Reason, "the judge gives no reason"))})
+			failures = append(failures,
+				Failure{all[i].check, short(cmp.Or(v.Reason, "the judge gives no reason"))})
 		}
 	}
 	return failures, nil
@@ -213,18 +217,23 @@ func readVerdicts(reply, key string, count int) ([]verdict, error) {
 		byID := make([]verdict, count)
 		for _, v := range r.Verdicts {
 			if v.ID < 1 || v.ID > count || v.Pass == nil || byID[v.ID-1].Pass != nil {
-				return nil, &unjudgedError{"the judge's reply has a verdict without a criterion, or two for one"}
+				return nil,
+					&unjudgedError{"the judge's reply has a verdict without a criterion, or two " +
+						"for one"}
 			}
 			byID[v.ID-1] = v
 		}
 		for i, v := range byID {
 			if v.Pass == nil {
-				return nil, &unjudgedError{fmt.Sprintf("the judge's reply has no verdict for criterion %d", i+1)}
+				return nil,
+					&unjudgedError{fmt.Sprintf("the judge's reply has no verdict for criterion %d",
+						i+1)}
 			}
 		}
 		return byID, nil
 	}
-	return nil, &unjudgedError{"the judge's reply has no verdicts: " + short(cmp.Or(reply, "it is empty"))}
+	return nil, &unjudgedError{"the judge's reply has no verdicts: " +
+		short(cmp.Or(reply, "it is empty"))}
 }
 
 // turn gives a new session of the judge's model a prompt, and returns the reply.

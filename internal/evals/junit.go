@@ -41,7 +41,8 @@ func (r *Report) JUnit() ([]byte, error) {
 		var lines []string
 		for _, run := range c.Results {
 			if why := run.Why(); why != "" {
-				lines = append(lines, fmt.Sprintf("run %d: %s: %s", run.Run, run.State, visible.Line(why)))
+				lines = append(lines, fmt.Sprintf("run %d: %s: %s", run.Run, run.State,
+					visible.Line(why)))
 			}
 		}
 		fault := &junitFault{fmt.Sprintf("%d of %d decided runs passed", c.Passed, c.Decided),
@@ -59,8 +60,9 @@ func (r *Report) JUnit() ([]byte, error) {
 	if r.Error != "" { // so that no CI system takes the file for a whole run
 		suite.Tests++
 		suite.Errors++
-		suite.Cases = append(suite.Cases, junitCase{Class: "evals", Name: "the runs come to their end", Time: "0.000",
-			Error: &junitFault{Message: visible.Line(r.Error)}})
+		suite.Cases = append(suite.Cases,
+			junitCase{Class: "evals", Name: "the runs come to their end", Time: "0.000",
+				Error: &junitFault{Message: visible.Line(r.Error)}})
 	}
 	text, err := xml.MarshalIndent(suite, "", "  ")
 	if err != nil {

@@ -88,7 +88,8 @@ func (s *session) note(e client.SessionEvent) error {
 		}
 		s.seen.events = append(s.seen.events, row)
 	case adminapi.EventGap:
-		return errors.New("the session did more than the gateway buffers, so that a part of it was not seen")
+		return errors.New(
+			"the session did more than the gateway buffers, so that a part of it was not seen")
 	}
 	if s.stored += len(e.Data); s.stored > maxTranscript {
 		return &overBudget{fmt.Sprintf("it made more than %d bytes of events", maxTranscript)}
@@ -110,7 +111,8 @@ func (s *session) noteCallback(c *adminapi.Callback) {
 		}
 	case onStartTool:
 		s.open[deref(c.ToolCallID)] = len(s.seen.calls)
-		s.seen.calls = append(s.seen.calls, call{tool: deref(c.ToolName), args: compact(deref(c.ToolArguments))})
+		s.seen.calls = append(s.seen.calls,
+			call{tool: deref(c.ToolName), args: compact(deref(c.ToolArguments))})
 		if len(s.seen.calls) > s.c.Budget.Calls {
 			s.stop(&overBudget{"it made more than " + visible.Count(s.c.Budget.Calls, "call")})
 		}

@@ -54,8 +54,9 @@ func Optimize(
 	round := tries(cases, variants)
 	for _, v := range variants {
 		if !slices.ContainsFunc(round, func(j job) bool { return j.variant == v.Name }) {
-			return nil, cli.Usage("%s: changes none of these cases: its tools and providers are not theirs",
-				cli.OneLine(v.File))
+			return nil,
+				cli.Usage("%s: changes none of these cases: its tools and providers are not theirs",
+					cli.OneLine(v.File))
 		}
 	}
 	results, _, err := o.runAll(ctx, rounds(round))
@@ -64,7 +65,8 @@ func Optimize(
 		r.Variants = append(r.Variants, compare(v, round, results))
 	}
 	slices.SortStableFunc(r.Variants, func(a, b Variant) int {
-		return cmp.Or(cmp.Compare(b.Difference, a.Difference), cmp.Compare(a.Sums.Tokens, b.Sums.Tokens))
+		return cmp.Or(cmp.Compare(b.Difference, a.Difference),
+			cmp.Compare(a.Sums.Tokens, b.Sums.Tokens))
 	})
 	if err != nil {
 		r.Error = cli.AsError(err).Message

@@ -20,7 +20,9 @@ const programGrace = 2 * time.Second
 // startProgram starts a program of the case that is a provider, in the directory of the case, with
 // a token for the session alone. It calls bound once: with nil when the session has the provider,
 // or with why it never will. A program that ends before the run does ends the run.
-func (s *session) startProgram(ctx context.Context, of *configs.EvalProvider, bound func(error)) error {
+func (s *session) startProgram(
+	ctx context.Context, of *configs.EvalProvider, bound func(error),
+) error {
 	dir, err := filepath.Abs(filepath.Dir(s.c.File))
 	if err != nil {
 		return fmt.Errorf("finding the directory of the case: %w", err)
@@ -31,7 +33,8 @@ func (s *session) startProgram(ctx context.Context, of *configs.EvalProvider, bo
 	}
 	p, err := proc.Start(proc.Command{
 		Path: of.Command[0], Args: of.Command[1:], Dir: dir, Whole: true, Grace: programGrace,
-		Env: proc.Environ(map[string]string{"TAP_GATEWAY_URL": s.o.Gateway.URL(), "TAP_PROVIDER_TOKEN": token}),
+		Env: proc.Environ(map[string]string{"TAP_GATEWAY_URL": s.o.Gateway.URL(),
+			"TAP_PROVIDER_TOKEN": token}),
 	})
 	if err != nil {
 		return cli.Failed("the provider %s: %v", of.Name, err)

@@ -54,7 +54,8 @@ func (s *session) startProviders(ctx context.Context) error {
 			delete(missing, j.name)
 		case <-timeout.C:
 			names := strings.Join(slices.Sorted(maps.Keys(missing)), ", ")
-			return cli.Failed("no provider of this name has joined the session within %s: %s", bindTimeout, names)
+			return cli.Failed("no provider of this name has joined the session within %s: %s",
+				bindTimeout, names)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -63,7 +64,9 @@ func (s *session) startProviders(ctx context.Context) error {
 }
 
 // startProvider connects a provider of the case that has no program.
-func (s *session) startProvider(ctx context.Context, of *configs.EvalProvider, bound func(error)) error {
+func (s *session) startProvider(
+	ctx context.Context, of *configs.EvalProvider, bound func(error),
+) error {
 	p, err := s.newProvider(ctx, of, bound)
 	if err != nil {
 		return cli.Failed("making the provider %s: %v", of.Name, err)
@@ -91,7 +94,9 @@ func (s *session) newProvider(
 		OnBound: func(context.Context, providers.Binding) { once.Do(func() { bound(nil) }) },
 		OnError: func(err error) {
 			if _, isRefused := errors.AsType[*providers.Error](err); isRefused {
-				once.Do(func() { bound(cli.Failed("the provider %s can't join the session: %v", of.Name, err)) })
+				once.Do(func() {
+					bound(cli.Failed("the provider %s can't join the session: %v", of.Name, err))
+				})
 			}
 		},
 	})
@@ -99,7 +104,8 @@ func (s *session) newProvider(
 	for i := range of.Tools {
 		t := &of.Tools[i]
 		tools = append(tools, providers.Tool{
-			Name: t.Name, Description: t.Description, Parameters: json.RawMessage(t.Parameters), Timeout: t.Timeout,
+			Name: t.Name, Description: t.Description, Parameters: json.RawMessage(t.Parameters),
+			Timeout: t.Timeout,
 			Handler: newAnswers(t.Answers).call,
 		})
 	}
@@ -108,7 +114,8 @@ func (s *session) newProvider(
 	}
 	for i := range of.Gates {
 		g := &of.Gates[i]
-		if _, err := p.Gate(ctx, providers.Match{Tool: g.Tool, Args: g.Args}, decide(g)); err != nil {
+		if _, err := p.Gate(ctx, providers.Match{Tool: g.Tool, Args: g.Args},
+			decide(g)); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +123,9 @@ func (s *session) newProvider(
 }
 
 // decide is the gate of a case.
-func decide(g *configs.EvalGate) func(context.Context, providers.GateCall) (providers.Decision, error) {
+func decide(
+	g *configs.EvalGate,
+) func(context.Context, providers.GateCall) (providers.Decision, error) {
 	return func(ctx context.Context, _ providers.GateCall) (providers.Decision, error) {
 		if g.Decision == configs.GateSilent {
 			<-ctx.Done()
@@ -213,7 +222,9 @@ func (p *pushes) begin() {
 	p.due(func(e *configs.EvalPush) bool { return e.AfterCall == "" && e.AfterTurn == 0 })
 }
 
-func (p *pushes) turnEnded(n int) { p.due(func(e *configs.EvalPush) bool { return e.AfterTurn == n }) }
+func (p *pushes) turnEnded(n int) {
+	p.due(func(e *configs.EvalPush) bool { return e.AfterTurn == n })
+}
 
 func (p *pushes) called(tool string) {
 	p.due(func(e *configs.EvalPush) bool { return e.AfterCall == tool })

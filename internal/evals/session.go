@@ -88,7 +88,9 @@ func (o *Options) observe(ctx context.Context, j job) (*observed, error) {
 }
 
 // start starts a session. It is not cut short, since a session that starts anyway would be left.
-func (o *Options) start(ctx context.Context, label, dir string, settings adminapi.ModelSettings) (string, error) {
+func (o *Options) start(
+	ctx context.Context, label, dir string, settings adminapi.ModelSettings,
+) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
@@ -200,7 +202,8 @@ func (s *session) catchUp(ctx context.Context) error {
 	s.mu.Lock()
 	s.marks[mark] = reached
 	s.mu.Unlock()
-	_, err := s.o.Gateway.Push(ctx, s.id, adminapi.Push{Stream: markStream, Level: "keep", Event: mark})
+	_, err := s.o.Gateway.Push(ctx, s.id, adminapi.Push{Stream: markStream, Level: "keep",
+		Event: mark})
 	if err != nil {
 		return err
 	}

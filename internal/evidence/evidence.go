@@ -104,8 +104,9 @@ func (c condition) fits(text string) error {
 	return fmt.Errorf("it does not match %q", c.pattern)
 }
 
-// isOfModel reports whether the events of a provider may be the model's own words: those of the tap_* tools, of the
-// emitters that it starts, and of goals. They show nothing, and neither do prompts.
+// isOfModel reports whether the events of a provider may be the model's own words: those of the
+// tap_* tools, of the emitters that it starts, and of goals. They show nothing, and neither do
+// prompts.
 func isOfModel(provider string) bool {
 	return provider == "tap" || strings.HasPrefix(provider, "tap.") || provider == "goals"
 }
@@ -117,7 +118,9 @@ func (k *Checker) stream(c *adminapi.StreamCheck) error {
 		channel += "@" + protocol.NormalName(provider)
 	}
 	rows := k.Session.History([]string{channel}, 0, k.Since)
-	rows = slices.DeleteFunc(rows, func(r gateway.HistoryRow) bool { return r.Event == "" || isOfModel(r.Provider) })
+	rows = slices.DeleteFunc(rows, func(r gateway.HistoryRow) bool {
+		return r.Event == "" || isOfModel(r.Provider)
+	})
 	if c.Limit > 0 {
 		rows = rows[:min(c.Limit, len(rows))]
 	}
@@ -179,8 +182,8 @@ func isMeant(c *adminapi.CallCheck, call Call) bool {
 	return condition{c.Contains, c.Pattern}.fits(command) == nil
 }
 
-// decides returns an error if a check looks for a part of a command on which the exit code does not depend, as in
-// `make test; true` and `make test | tail`.
+// decides returns an error if a check looks for a part of a command on which the exit code does not
+// depend, as in `make test; true` and `make test | tail`.
 func decides(c *adminapi.CallCheck, call Call) error {
 	if c.Contains == "" && c.Pattern == "" || call.ExitCode == nil {
 		return nil
@@ -191,7 +194,9 @@ func decides(c *adminapi.CallCheck, call Call) error {
 		slices.ContainsFunc(parts, func(part string) bool { return wanted.fits(part) == nil }) {
 		return nil
 	}
-	return fmt.Errorf("the exit code of the latest such call, %q, does not show whether that part worked: run it alone",
+	return fmt.Errorf(
+		"the exit code of the latest such call, %q, does not show whether that part "+
+			"worked: run it alone",
 		visible.Ends(call.Command, 80, 20))
 }
 
@@ -204,11 +209,13 @@ func ended(c *adminapi.CallCheck, call Call) error {
 	case call.Failed:
 		how = strings.TrimSuffix("failed: "+call.Reason, ": ")
 	case call.Command != "": // it may go on in the background
-		return errors.New("the latest such call has not ended, as far as is known: its exit code is not recorded")
+		return errors.New(
+			"the latest such call has not ended, as far as is known: its exit code is not recorded")
 	}
 	switch {
 	case c.ExitCode != nil && call.ExitCode == nil:
-		return fmt.Errorf("the latest such call %s, and its exit code is not known; %d is needed", how, *c.ExitCode)
+		return fmt.Errorf("the latest such call %s, and its exit code is not known; %d is needed",
+			how, *c.ExitCode)
 	case c.ExitCode != nil && *call.ExitCode != *c.ExitCode:
 		return fmt.Errorf("the latest such call %s, and %d is needed", how, *c.ExitCode)
 	case c.Success != nil && worked != *c.Success, c.Success == nil && c.ExitCode == nil && !worked:
@@ -217,8 +224,9 @@ func ended(c *adminapi.CallCheck, call Call) error {
 	return nil
 }
 
-// InDir returns an error, which names the field, for a check of a file that a session in the directory dir can never
-// have: its path leads out of dir. Where symbolic links lead shows only when the file is looked at.
+// InDir returns an error, which names the field, for a check of a file that a session in the
+// directory dir can never have: its path leads out of dir. Where symbolic links lead shows only
+// when the file is looked at.
 func InDir(c adminapi.Check, dir string) error {
 	if c.File == nil {
 		return nil
@@ -253,8 +261,9 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 	if err != nil {
 		return inField("path", err)
 	}
-	real := target(dir, path)                                   // a link may lead elsewhere later
-	for _, name := range slices.Compact([]string{real, path}) { // a rule may name the file to which a link leads
+	real := target(dir, path) // a link may lead elsewhere later
+	// a rule may name the file to which a link leads
+	for _, name := range slices.Compact([]string{real, path}) {
 		if err := k.permitRead(ctx, filepath.Join(dir, name)); err != nil {
 			return err
 		}
@@ -264,7 +273,8 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 		return err
 	}
 	defer root.Close()
-	f, err := root.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would block
+	// a pipe without a writer would block
+	f, err := root.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("there is no such file")
 	}
@@ -289,8 +299,8 @@ func (k *Checker) permitRead(ctx context.Context, path string) error {
 	return k.Session.PermitRead(ctx, path, "check what the session's model says of its work")
 }
 
-// target is where a path below dir leads, also below dir, whether a file is there or not; the path itself if it leads
-// elsewhere.
+// target is where a path below dir leads, also below dir, whether a file is there or not; the path
+// itself if it leads elsewhere.
 func target(dir, path string) string {
 	rel, err := filepath.Rel(protect.Target(dir), protect.Target(filepath.Join(dir, path)))
 	if err != nil || !filepath.IsLocal(rel) {

@@ -20,7 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
+	// it ends by itself
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
 // session starts a session without a model in a directory.
@@ -78,16 +79,18 @@ func TestCalls(t *testing.T) {
 		{Tool: "publish", Failed: true, Reason: "no key"},
 		{Tool: "bash", Command: strings.Repeat("a", 60<<10) + "!", ExitCode: new(0)},
 	}
-	k := evidence.Checker{Session: s, Calls: func(_ context.Context, id string, _ time.Time) ([]evidence.Call, error) {
-		if id != s.ID() {
-			return nil, fmt.Errorf("got the session %q, want %q", id, s.ID())
-		}
-		return recorded, nil
-	}}
+	k := evidence.Checker{Session: s,
+		Calls: func(_ context.Context, id string, _ time.Time) ([]evidence.Call, error) {
+			if id != s.ID() {
+				return nil, fmt.Errorf("got the session %q, want %q", id, s.ID())
+			}
+			return recorded, nil
+		}}
 	for _, test := range []struct{ check, failure string }{
 		{`{"call": "go test ./..."}`, ""},
 		{`{"call": {"command": "go test ./...", "exitCode": 0}}`, ""},
-		{`{"call": {"command": "go test ./...", "exitCode": 1}}`, "ended with exit code 0, and 1 is needed"},
+		{`{"call": {"command": "go test ./...", "exitCode": 1}}`,
+			"ended with exit code 0, and 1 is needed"},
 		{`{"call": {"command": "go test ./...", "success": false}}`, "ended with exit code 0"},
 		{`{"call": "go vet ./..."}`, "ended with exit code 2"},
 		{`{"call": {"command": "go vet ./...", "exitCode": 2}}`, ""},
@@ -96,7 +99,8 @@ func TestCalls(t *testing.T) {
 		{`{"call": {"contains": "go build"}}`, ""}, // a part is easy to say
 		{`{"call": {"contains": "make lint"}}`, ""},
 		{`{"call": {"pattern": "^cd a.*lint"}}`, ""},
-		{`{"call": {"contains": "make check"}}`, `latest such call, "make check | tail", does not show whether`},
+		{`{"call": {"contains": "make check"}}`,
+			`latest such call, "make check | tail", does not show whether`},
 		{`{"call": {"pattern": "make check"}}`, "run it alone"},
 		{`{"call": {"contains": "tail"}}`, ""},
 		{`{"call": "make check"}`, ""},
@@ -108,7 +112,8 @@ func TestCalls(t *testing.T) {
 		{`{"call": {"pattern": "^go build"}}`, `must match "^go build"`},
 		{`{"call": {"command": "go test ./...", "tool": "sh"}}`, "no such call"},
 		{`{"call": "sleep 9"}`, "failed: it was cancelled"},
-		{`{"call": {"command": "sleep 9", "exitCode": 0}}`, "its exit code is not known; 0 is needed"},
+		{`{"call": {"command": "sleep 9", "exitCode": 0}}`,
+			"its exit code is not known; 0 is needed"},
 		{`{"call": "make slow"}`, "has not ended"},
 		{`{"call": {"command": "make slow", "success": false}}`, "has not ended"},
 		{`{"call": {"tool": "deploy"}}`, ""},
@@ -116,11 +121,14 @@ func TestCalls(t *testing.T) {
 		{`{"call": {"tool": "publish", "success": false}}`, ""},
 		{`{"call": {"tool": "none"}}`, "no such call is recorded: call none"},
 		{`{"type": "command_evidence", "label": "go test", "exitCode": 0}`, ""},
-		{`{"call": {"pattern": "(a+)+$"}}`, "no such call"}, // it takes too long, and decides nothing
+		// it takes too long, and decides nothing
+		{`{"call": {"pattern": "(a+)+$"}}`, "no such call"},
 	} {
 		want(t, k, test.check, test.failure)
 	}
-	k.Calls = func(context.Context, string, time.Time) ([]evidence.Call, error) { return nil, errors.New("disk") }
+	k.Calls = func(context.Context, string, time.Time) ([]evidence.Call, error) {
+		return nil, errors.New("disk")
+	}
 	want(t, k, `{"call": "x"}`, "looking for recorded calls: disk")
 	k.Calls = nil
 	want(t, k, `{"call": "x"}`, "keeps no record of commands")
@@ -131,7 +139,8 @@ func TestStreams(t *testing.T) {
 	_, s := session(t, t.TempDir())
 	push := func(provider, stream, text string) {
 		t.Helper()
-		_, err := s.Push(t.Context(), provider, &protocol.Push{Stream: stream, Event: text, Level: protocol.LevelKeep})
+		_, err := s.Push(t.Context(), provider, &protocol.Push{Stream: stream, Event: text,
+			Level: protocol.LevelKeep})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,23 +162,26 @@ func TestStreams(t *testing.T) {
 	want(t, k, `{"stream": {"channel": "build@ci", "contains": "green"}}`, "none of 1 entries")
 	want(t, k, `{"stream": {"channel": "build@ci", "pattern": "^red$"}}`, "")
 	want(t, k, `{"stream": {"channel": "build@tap"}}`, "has 0 entries")
-	want(t, k, `{"stream": {"channel": "build", "limit": 1, "contains": "red"}}`, "none of 1 entries")
+	want(t, k, `{"stream": {"channel": "build", "limit": 1, "contains": "red"}}`,
+		"none of 1 entries")
 	want(t, k, `{"stream": {"channel": "build", "minEntries": 3}}`, "has 2 entries, and needs 3")
 	want(t, evidence.Checker{Session: s}, `{"stream": {"channel": "build", "minEntries": 3}}`, "")
 }
 
-// A file is read below the session's directory only, and a rule about it can't be passed by another name for it.
+// A file is read below the session's directory only, and a rule about it can't be passed by another
+// name for it.
 func TestFiles(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	for file, text := range map[string]string{
-		filepath.Join(dir, "report"): "12 pass", filepath.Join(dir, "private"): "key", outside: "key",
-		filepath.Join(dir, "tricky"): strings.Repeat("a", 30) + "!",
+		filepath.Join(dir, "report"): "12 pass", filepath.Join(dir, "private"): "key",
+		outside: "key", filepath.Join(dir, "tricky"): strings.Repeat("a", 30) + "!",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, to := range map[string]string{"out": outside, "alias": "private", "near": "report", "loop": "loop"} {
+	for name, to := range map[string]string{"out": outside, "alias": "private", "near": "report",
+		"loop": "loop"} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +195,8 @@ func TestFiles(t *testing.T) {
 		}
 		return nil, nil
 	}
-	g.SetHooks([]gateway.Hook{{Name: "rule", On: gateway.HookPreToolUse, Timeout: time.Minute, Ask: ask}})
+	g.SetHooks([]gateway.Hook{{Name: "rule", On: gateway.HookPreToolUse, Timeout: time.Minute,
+		Ask: ask}})
 	k := evidence.Checker{Session: s}
 	for check, failure := range map[string]string{
 		`{"file": {"path": "report", "pattern": "\\d+ pass"}}`:    "",
@@ -198,7 +211,9 @@ func TestFiles(t *testing.T) {
 	} {
 		want(t, k, check, failure)
 	}
-	if !slices.ContainsFunc(asked, func(args string) bool { return strings.Contains(args, "report") }) {
+	if !slices.ContainsFunc(asked, func(args string) bool {
+		return strings.Contains(args, "report")
+	}) {
 		t.Errorf("the rules were asked about %q, want the report among them", asked)
 	}
 }
@@ -218,8 +233,9 @@ func (strictHost) Log(adminapi.LogLevel, string) {}
 
 func (strictHost) Close(context.Context, string) error { return nil }
 
-// TestChecksTellNothingOfDeniedFiles: a model's check of a file that its session may not read has one answer, whatever
-// it guesses and whether the file is there. A person's check reads it, but no private file of the gateway.
+// TestChecksTellNothingOfDeniedFiles: a model's check of a file that its session may not read has
+// one answer, whatever it guesses and whether the file is there. A person's check reads it, but no
+// private file of the gateway.
 func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
 	dir := t.TempDir()
 	private := filepath.Join(dir, ".copilot")
@@ -238,7 +254,8 @@ func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
 	}
 	checks := func(path string) (all []adminapi.Check) {
 		for _, c := range []adminapi.FileCheck{
-			{}, {NonEmpty: true}, {Contains: "s"}, {Contains: "wrong"}, {Pattern: "^s"}, {Pattern: "^w"},
+			{}, {NonEmpty: true}, {Contains: "s"}, {Contains: "wrong"}, {Pattern: "^s"},
+			{Pattern: "^w"},
 		} {
 			c.Path = path
 			all = append(all, adminapi.Check{File: &c})
@@ -252,7 +269,8 @@ func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
 		said := map[string]bool{}
 		for _, content := range []string{"", "secret"} {
 			if content != "" {
-				if err := os.WriteFile(filepath.Join(dir, path), []byte(content), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, path), []byte(content),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -264,15 +282,16 @@ func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
 			t.Errorf("checks of %s: %v, want one denial for all", path, said)
 		}
 		byPerson := evidence.Checker{Session: s, ByPerson: true}
-		err := byPerson.Check(t.Context(), adminapi.Check{File: &adminapi.FileCheck{Path: path, Contains: "secret"}})
+		err := byPerson.Check(t.Context(),
+			adminapi.Check{File: &adminapi.FileCheck{Path: path, Contains: "secret"}})
 		if isPrivate := strings.HasPrefix(path, ".copilot"); (err != nil) != isPrivate {
 			t.Errorf("a person's check of %s: %v, want a denial: %t", path, err, isPrivate)
 		}
 	}
 }
 
-// TestChecksKnowSecondNames: a check of a hard link to a private file of the gateway has one answer, whatever it
-// guesses, and a file with other second names is read.
+// TestChecksKnowSecondNames: a check of a hard link to a private file of the gateway has one
+// answer, whatever it guesses, and a file with other second names is read.
 func TestChecksKnowSecondNames(t *testing.T) {
 	dir, private := t.TempDir(), t.TempDir()
 	token := filepath.Join(private, "tap", ".admin-token")

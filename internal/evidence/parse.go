@@ -16,8 +16,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Parse reads a check: {"file": …}, {"stream": …} or {"call": …}, or one in the form of tap_verify_goal_output, which
-// has a type. The error is one line that names the field; no field is passed over.
+// Parse reads a check: {"file": …}, {"stream": …} or {"call": …}, or one in the form of
+// tap_verify_goal_output, which has a type. The error is one line that names the field; no field is
+// passed over.
 func Parse(data []byte) (adminapi.Check, error) {
 	var c adminapi.Check
 	form := ""
@@ -60,8 +61,9 @@ func validate(c *adminapi.Check) error {
 		found, pattern = append(found, "call"), call.Pattern
 		switch {
 		case len(call.Command) > maxCommand:
-			err = &fieldError{"command", fmt.Errorf("has %d bytes, and records have %d of a command", len(call.Command),
-				maxCommand)}
+			err = &fieldError{"command",
+				fmt.Errorf("has %d bytes, and records have %d of a command", len(call.Command),
+					maxCommand)}
 		case call.Tool == "" && call.Command == "" && call.Contains == "" && call.Pattern == "":
 			err = &fieldError{
 				"command",
@@ -85,7 +87,8 @@ func validateStream(s *adminapi.StreamCheck) error {
 	case s.Channel == "":
 		return &fieldError{"channel", errMissing}
 	case protocol.NormalName(name) == "" || has && protocol.NormalName(provider) == "":
-		return &fieldError{"channel", fmt.Errorf("%q has no letter, digit, dot or underscore", s.Channel)}
+		return &fieldError{"channel", fmt.Errorf("%q has no letter, digit, dot or underscore",
+			s.Channel)}
 	case s.Limit < 0:
 		return &fieldError{"limit", errors.New("must not be negative")}
 	case s.MinEntries < 0:
@@ -173,7 +176,8 @@ func fileFields(f *adminapi.FileCheck) setters {
 	return setters{
 		"path": text(
 			&f.Path,
-		), "nonEmpty": truth(&f.NonEmpty), "contains": text(&f.Contains), "pattern": text(&f.Pattern),
+		), "nonEmpty": truth(&f.NonEmpty), "contains": text(&f.Contains),
+		"pattern": text(&f.Pattern),
 	}
 }
 
@@ -199,7 +203,8 @@ func callFields(call *adminapi.CallCheck) setters {
 	}
 }
 
-// nested are the fields of a check of the form {"file": …}. A text is short for the first field of the object.
+// nested are the fields of a check of the form {"file": …}. A text is short for the first field of
+// the object.
 func nested(c *adminapi.Check) setters {
 	either := func(short *string, set setters) setter {
 		return func(v protocol.Raw) error {
@@ -245,7 +250,8 @@ func typed(c *adminapi.Check, form string, data []byte) error {
 		set["label"] = text(&c.Call.Contains)
 		delete(set, "contains") // label is its name here
 	default:
-		return &fieldError{"type", fmt.Errorf("%q is none of file, stream and command_evidence", form)}
+		return &fieldError{"type", fmt.Errorf("%q is none of file, stream and command_evidence",
+			form)}
 	}
 	set["type"], set["description"] = text(&form), text(&c.Description)
 	return set.read(data)

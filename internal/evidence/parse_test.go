@@ -26,7 +26,8 @@ func TestParse(t *testing.T) {
 			`{"call": {"tool": "bash", "pattern": "^go test", "exitCode": 0, "success": false}}`,
 			`{"call":{"tool":"bash","pattern":"^go test","exitCode":0,"success":false}}`,
 		},
-		{`{"type": "file", "path": "a", "nonEmpty": true}`, `{"file":{"path":"a","nonEmpty":true}}`},
+		{`{"type": "file", "path": "a", "nonEmpty": true}`,
+			`{"file":{"path":"a","nonEmpty":true}}`},
 		{`{"channel": "a", "type": "stream"}`, `{"stream":{"channel":"a"}}`},
 		{
 			`{"type": "command_evidence", "label": "go test", "exitCode": 1}`,
@@ -79,7 +80,8 @@ func TestParseRefuses(t *testing.T) {
 		`{"type": "file", "file": "a"}`:                  "file: is no field of this check",
 		`{"type": "command_evidence", "contains": "go"}`: "contains: is no field of this check",
 	} {
-		if _, err := evidence.Parse([]byte(check)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := evidence.Parse([]byte(check)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got the error %v, want %q in it", check, err, want)
 		}
 	}
@@ -88,8 +90,10 @@ func TestParseRefuses(t *testing.T) {
 // Written checks read the same again, and no text makes the parser panic.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		`{"file": "a"}`, `{"stream": {"channel": "a@b", "limit": 3}}`, `{"call": {"pattern": "^x$", "exitCode": 0}}`,
-		`{"type": "command_evidence", "label": "go test", "success": true}`, `{"file": {"path": {}}}`, `{"file": nul`,
+		`{"file": "a"}`, `{"stream": {"channel": "a@b", "limit": 3}}`,
+		`{"call": {"pattern": "^x$", "exitCode": 0}}`,
+		`{"type": "command_evidence", "label": "go test", "success": true}`,
+		`{"file": {"path": {}}}`, `{"file": nul`,
 	} {
 		f.Add(seed)
 	}

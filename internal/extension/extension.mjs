@@ -1,4 +1,5 @@
-// Written by tapgw install copilot. It gives this terminal's pipe to tapgw, which connects it with the gateway.
+// Written by tapgw install copilot. It gives this terminal's pipe to tapgw, which connects it with
+// the gateway.
 import { spawn } from "node:child_process";
 
 const child = spawn("@PROGRAM@", ["terminal", "--ensure"], { stdio: "inherit", windowsHide: true });

@@ -7,7 +7,8 @@ import (
 
 func TestSourceQuotesTheProgram(t *testing.T) {
 	got := string(Source(`C:\a "b"\tapgw.exe`))
-	if want := `spawn("C:\\a \"b\"\\tapgw.exe", ["terminal", "--ensure"]`; !strings.Contains(got, want) {
+	if want := `spawn("C:\\a \"b\"\\tapgw.exe", ["terminal", "--ensure"]`; !strings.Contains(got,
+		want) {
 		t.Errorf("the source has no %s:\n%s", want, got)
 	}
 	if n := strings.Count(got, "\n"); n >= 40 {

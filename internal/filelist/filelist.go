@@ -73,7 +73,8 @@ func Find(ctx context.Context, dir, query string, most int) (Found, error) {
 // person.
 func isOffered(root *os.Root, dir, name string) bool {
 	info, err := root.Stat(filepath.FromSlash(name)) // a link out of the root is an error
-	return err == nil && info.Mode().IsRegular() && protect.Why(filepath.Join(dir, filepath.FromSlash(name))) == ""
+	return err == nil && info.Mode().IsRegular() &&
+		protect.Why(filepath.Join(dir, filepath.FromSlash(name))) == ""
 }
 
 // tracked asks git for the files below a directory. isTree is false if git can't say.
@@ -116,7 +117,8 @@ func tracked(ctx context.Context, dir string) (files []string, isWhole, isTree b
 
 // addNamed adds a path that can be written into a prompt, where a person sees all of it.
 func addNamed(files []string, name string) []string {
-	if name == "" || len(name) > maxPath || !utf8.ValidString(name) || strings.ContainsFunc(name, isHidden) {
+	if name == "" || len(name) > maxPath || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, isHidden) {
 		return files
 	}
 	return append(files, name)

@@ -56,9 +56,12 @@ func inTree(t *testing.T) string {
 	dir := t.TempDir()
 	outside := t.TempDir()
 	write(t, outside, "secret.txt")
-	write(t, dir, "main.go", "docs/page.md", "docs/pages/page-of-old.md", "Internal/Page.go", "build/out.o",
-		"new file.txt", ".ssh/config", ".env", ".vscode/tasks.json", "line\nend", "sub/deep/readme.md")
-	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("build/\n.env\n"), 0o644); err != nil {
+	write(t, dir, "main.go", "docs/page.md", "docs/pages/page-of-old.md", "Internal/Page.go",
+		"build/out.o",
+		"new file.txt", ".ssh/config", ".env", ".vscode/tasks.json", "line\nend",
+		"sub/deep/readme.md")
+	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("build/\n.env\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	link(t, outside, filepath.Join(dir, "away"))
@@ -112,8 +115,10 @@ func TestFindWithoutGit(t *testing.T) {
 	dir := t.TempDir()
 	outside := t.TempDir()
 	write(t, outside, "secret.txt")
-	write(t, dir, "a.txt", "b/c/d.txt", "bidi\u202etxt.txt", "tag\U000e0041.txt", "zero\u200b.txt", "line\u2028.txt",
-		"select\ufe00.txt", "esc\x1b.txt", "node_modules/x/index.js", strings.Repeat("d/", maxDepth+1)+"deep.txt")
+	write(t, dir, "a.txt", "b/c/d.txt", "bidi\u202etxt.txt", "tag\U000e0041.txt", "zero\u200b.txt",
+		"line\u2028.txt",
+		"select\ufe00.txt", "esc\x1b.txt", "node_modules/x/index.js",
+		strings.Repeat("d/", maxDepth+1)+"deep.txt")
 	link(t, outside, filepath.Join(dir, "away"))
 	link(t, dir, filepath.Join(dir, "loop"))
 	found := find(t, dir, ".txt", 50)
@@ -130,8 +135,8 @@ func TestFindWithoutGit(t *testing.T) {
 	}
 }
 
-// TestFindStartsNothing: what the directory's own configuration names is not run, and where it says that its files are
-// elsewhere, these are not found.
+// TestFindStartsNothing: what the directory's own configuration names is not run, and where it says
+// that its files are elsewhere, these are not found.
 func TestFindStartsNothing(t *testing.T) {
 	t.Parallel()
 	dir := inTree(t)
@@ -140,13 +145,14 @@ func TestFindStartsNothing(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "ran")
 	run := fmt.Sprintf("touch %s; false", mark)
 	for key, value := range map[string]string{
-		"core.fsmonitor": run, "core.pager": run, "alias.ls-files": "!" + run, "core.sshCommand": run,
-		"filter.x.clean": run, "filter.x.process": run,
+		"core.fsmonitor": run, "core.pager": run, "alias.ls-files": "!" + run,
+		"core.sshCommand": run, "filter.x.clean": run, "filter.x.process": run,
 	} {
 		runGit(t, dir, "config", key, value)
 	}
 	write(t, dir, ".gitattributes")
-	if err := os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("* filter=x\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("* filter=x\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if found := find(t, dir, "main", 5); !slices.Equal(found.Files, []string{"main.go"}) {

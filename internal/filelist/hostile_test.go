@@ -8,7 +8,8 @@ import (
 	"tapgw/internal/taptest/hostilegit"
 )
 
-// TestFindInHostileTrees: a .git that came with the directory leads to no file outside of it, and starts nothing.
+// TestFindInHostileTrees: a .git that came with the directory leads to no file outside of it, and
+// starts nothing.
 func TestFindInHostileTrees(t *testing.T) {
 	for _, tree := range hostilegit.Trees(t) {
 		t.Run(tree.Name, func(t *testing.T) {

@@ -109,7 +109,8 @@ func (c *Conn) announce() bool {
 		return true
 	}
 	c.peer.Send(&protocol.SessionsUpdated{Active: list})
-	if now == unbound && c.needsSessionList && len(list) > 0 && c.identity.mayBind(c.g.sessions[list[0].ID]) {
+	if now == unbound && c.needsSessionList && len(list) > 0 &&
+		c.identity.mayBind(c.g.sessions[list[0].ID]) {
 		// Some clients say hello again only at this message.
 		c.needsSessionList = false
 		c.peer.Send(&protocol.Sessions{Active: list})

@@ -28,7 +28,8 @@ const (
 // provider file does. Everything else is open to every provider: tools, pushes, static
 // append, its own streams, tool events.
 var matrix = map[Trust][]capability{
-	TrustInternal: {mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll},
+	TrustInternal: {mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages,
+		mayBindAll},
 	TrustProject:  {mayGate, mayCallback, mayTransform, mayContext, mayHearMessages},
 	TrustExternal: {},
 }
@@ -50,19 +51,23 @@ func (id *identity) may(c capability) bool {
 	if slices.Contains(matrix[id.Trust], c) {
 		return true
 	}
-	return slices.ContainsFunc(id.Grants, func(word string) bool { return slices.Contains(grantable[word], c) })
+	return slices.ContainsFunc(id.Grants, func(word string) bool {
+		return slices.Contains(grantable[word], c)
+	})
 }
 
 // unauthorized is the UNAUTHORIZED error for a field of a message.
 func (id *identity) unauthorized(field, action string) *protocol.Error {
-	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.Trust, action)
+	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field,
+		id.Trust, action)
 }
 
 // needsQuestions is the UNAUTHORIZED error of a provider without the grant for questions,
 // which no trust level gives.
 func (id *identity) needsQuestions(field, action string) *protocol.Error {
-	return errorf(protocol.CodeUnauthorized, "%s: a provider may %s only with the grant questions: "+
-		"its user writes grants = [\"questions\"] in its provider file", field, action)
+	return errorf(protocol.CodeUnauthorized,
+		"%s: a provider may %s only with the grant questions: "+
+			"its user writes grants = [\"questions\"] in its provider file", field, action)
 }
 
 // checkHooks checks the authority for rules and transforms. at is their path in the
@@ -78,7 +83,8 @@ func (id *identity) checkHooks(
 		switch {
 		case t == nil || t.Action == protocol.TransformAppend:
 		case Protected(section):
-			return errorf(protocol.CodeUnauthorized, "%s: section %s takes only append, from anyone", field, section)
+			return errorf(protocol.CodeUnauthorized,
+				"%s: section %s takes only append, from anyone", field, section)
 		case t.Action == protocol.TransformCallback && !id.may(mayCallback):
 			return id.unauthorized(field, "register transform callbacks")
 		case !id.may(mayTransform):
@@ -129,7 +135,8 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 			}
 		case protocol.EventPushed:
 			if !id.may(mayReadOthers) && !id.may(mayAnswer) {
-				return id.unauthorized(field, "hear of the events of other providers without the grant questions")
+				return id.unauthorized(field,
+					"hear of the events of other providers without the grant questions")
 			}
 		default:
 			if !id.may(mayHearMessages) {
@@ -143,7 +150,8 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 	return nil
 }
 
-// hasFiles reports whether the provider may keep files in a directory of its own, and name them in results.
+// hasFiles reports whether the provider may keep files in a directory of its own, and name them in
+// results.
 func (id *identity) hasFiles() bool { return id.Trust != TrustExternal && id.Gateway == "" }
 
 // Reach is the part of a provider's rights in sessions of other gateways that this gateway decides.
@@ -165,12 +173,12 @@ func (c *Conn) Reach() (Reach, bool) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	id := c.identity
-	if id == nil || id.Session != "" && id.At == "" || id.Match != nil && !id.MatchLabels || id.Own ||
-		id.Gateway != "" {
+	if id == nil || id.Session != "" && id.At == "" || id.Match != nil && !id.MatchLabels ||
+		id.Own || id.Gateway != "" {
 		return Reach{}, false
 	}
-	return Reach{Trust: id.Trust, Name: id.Name, All: id.may(mayBindAll), Tools: id.Tools, Session: id.Session,
-		At: id.At, Match: id.Match}, true
+	return Reach{Trust: id.Trust, Name: id.Name, All: id.may(mayBindAll), Tools: id.Tools,
+		Session: id.Session, At: id.At, Match: id.Match}, true
 }
 
 // BoundElsewhere notes that the provider is bound at another gateway.

@@ -5,7 +5,8 @@ import "testing"
 // TestMatrix holds the capability matrix of docs/adr/0002-tokens-and-trust.md against
 // [identity.may], row by row, and the grants of provider files.
 func TestMatrix(t *testing.T) {
-	all := []capability{mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll}
+	all := []capability{mayGate, mayCallback, mayTransform, mayContext, mayReadOthers,
+		mayHearMessages, mayBindAll}
 	tests := []struct {
 		name string
 		id   PassSpec
@@ -17,14 +18,18 @@ func TestMatrix(t *testing.T) {
 		{"external", PassSpec{Trust: TrustExternal}, nil},
 		{"external with transforms", PassSpec{Trust: TrustExternal, Grants: []string{"transforms"}},
 			[]capability{mayCallback, mayTransform}},
-		{"external with gates", PassSpec{Trust: TrustExternal, Grants: []string{"gates"}}, []capability{mayGate}},
+		{"external with gates", PassSpec{Trust: TrustExternal, Grants: []string{"gates"}},
+			[]capability{mayGate}},
 		{"external with context", PassSpec{Trust: TrustExternal, Grants: []string{"context"}},
 			[]capability{mayContext}},
-		{"external with all three", PassSpec{Trust: TrustExternal, Grants: []string{"transforms", "gates", "context"}},
+		{"external with all three",
+			PassSpec{Trust: TrustExternal, Grants: []string{"transforms", "gates", "context"}},
 			[]capability{mayGate, mayCallback, mayTransform, mayContext}},
 		{"project for all sessions", PassSpec{Trust: TrustProject, Grants: []string{"all"}},
-			[]capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages, mayBindAll}},
-		{"a word that is none", PassSpec{Trust: TrustExternal, Grants: []string{"everything", ""}}, nil},
+			[]capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages,
+				mayBindAll}},
+		{"a word that is none", PassSpec{Trust: TrustExternal, Grants: []string{"everything", ""}},
+			nil},
 		{"no trust at all", PassSpec{}, nil},
 	}
 	for _, tt := range tests {

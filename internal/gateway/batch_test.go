@@ -50,8 +50,8 @@ func TestBatch(t *testing.T) {
 		}
 		receive(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1",
 			Tools: []protocol.Tool{tool("plain"), tool("gated")},
-			Hooks: &protocol.Hooks{OnPreToolUse: []protocol.Rule{{Action: protocol.ActionGate, GateID: "g",
-				Match: protocol.Match{Tool: "gated"}}}}})
+			Hooks: &protocol.Hooks{OnPreToolUse: []protocol.Rule{{Action: protocol.ActionGate,
+				GateID: "g", Match: protocol.Match{Tool: "gated"}}}}})
 		synctest.Wait()
 		p.flushes = 0
 		var host flushing
@@ -83,7 +83,8 @@ func TestBatch(t *testing.T) {
 			_, ok := m.(*protocol.GateCheck)
 			return ok
 		})
-		receive(&protocol.GateResult{CallID: p.sent[i].(*protocol.GateCheck).CallID, Decision: "allow"})
+		receive(&protocol.GateResult{CallID: p.sent[i].(*protocol.GateCheck).CallID,
+			Decision: "allow"})
 		wantFlushes("a call behind a gate", &p, 3)
 		conn.Closed()
 		g.Drain(context.Background())

@@ -40,7 +40,8 @@ type call struct {
 	hostID        string                               // of Call
 	progress      func(string)                         // of Call, or nil
 	asked         func(q adminapi.Question, over bool) // of Call, or nil
-	batch         *Batch                               // of Call; nil once another goroutine runs the call
+	// of Call; nil once another goroutine runs the call
+	batch *Batch
 
 	// Written by the goroutine that runs the call, before the call is pending.
 	id         uuid.UUID
@@ -81,8 +82,8 @@ func newCallID() uuid.UUID {
 func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	tc := &call{
 		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
-		span: s.startCall(&c), begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
-		progress: c.Progress, hostID: c.HostID, asked: c.Asked, batch: c.Batch,
+		span: s.startCall(&c), begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates,
+		done: done, progress: c.Progress, hostID: c.HostID, asked: c.Asked, batch: c.Batch,
 	}
 	if len(tc.callerArgs) == 0 {
 		tc.callerArgs = protocol.Raw("{}")
@@ -153,7 +154,8 @@ func (c *call) advance() *obstacle {
 	for {
 		r := c.session.routes.Load()
 		if err := c.prepare(r); err != nil {
-			if c.checksRules && r.find(c.name) == nil && c.session.holder(r, nil, c.name, c.callerArgs) != nil {
+			if c.checksRules && r.find(c.name) == nil &&
+				c.session.holder(r, nil, c.name, c.callerArgs) != nil {
 				return &obstacle{isAway: true} // a provider that is away may have the tool
 			}
 			c.fail(err)
@@ -164,7 +166,8 @@ func (c *call) advance() *obstacle {
 			if c.session.holder(r, matched, c.name, c.args) != nil {
 				return &obstacle{isAway: true}
 			}
-			if d, denied := c.session.staticDenial(matched, c.name, c.args, spans.Below(c.span.Traceparent)); denied {
+			if d, denied := c.session.staticDenial(matched, c.name, c.args,
+				spans.Below(c.span.Traceparent)); denied {
 				c.fail(errorf(protocol.CodeDenied, "%s", d.Denial()))
 				return nil
 			}
@@ -208,8 +211,9 @@ func (c *call) prepare(r *routes) *protocol.Error {
 	c.route, c.args, c.target = to, c.callerArgs, ""
 	switch {
 	case len(c.args) > protocol.MaxMessage:
-		return errorf(protocol.CodePayloadTooLarge, "arguments of %s: %d bytes are over the limit of %d",
-			c.name, len(c.args), protocol.MaxMessage)
+		return errorf(protocol.CodePayloadTooLarge,
+			"arguments of %s: %d bytes are over the limit of %d", c.name, len(c.args),
+			protocol.MaxMessage)
 	case c.args.Kind() != '{':
 		return errorf(protocol.CodeInvalidArguments, "arguments of %s: must be an object", c.name)
 	}
@@ -219,7 +223,8 @@ func (c *call) prepare(r *routes) *protocol.Error {
 	if to.merged {
 		var ok bool
 		if c.target, c.args, ok = splitTarget(c.args); !ok {
-			return errorf(protocol.CodeInvalidArguments, "arguments of %s: /target: must be a string", c.name)
+			return errorf(protocol.CodeInvalidArguments,
+				"arguments of %s: /target: must be a string", c.name)
 		}
 	}
 	if t := to.tools[0]; t.check {
@@ -316,7 +321,8 @@ func (c *call) send() {
 
 func (c *call) message() *protocol.ToolCall {
 	return &protocol.ToolCall{
-		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args, Traceparent: c.span.Traceparent,
+		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args,
+		Traceparent: c.span.Traceparent,
 	}
 }
 
@@ -383,7 +389,8 @@ func (c *call) gateError(ctx context.Context, d Decision) *protocol.Error {
 	case reason != "":
 		return errorf(protocol.CodeCancelled, "%s", cancelledText(reason))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return errorf(protocol.CodeTimeout, "%s was not allowed within %s", c.name, cmp.Or(c.timeout, c.callerTimeout))
+		return errorf(protocol.CodeTimeout, "%s was not allowed within %s", c.name,
+			cmp.Or(c.timeout, c.callerTimeout))
 	case ctx.Err() != nil:
 		return errorf(protocol.CodeCancelled, "%s", cancelledText("the session has ended"))
 	case d.Deny:

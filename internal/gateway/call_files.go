@@ -10,9 +10,9 @@ import (
 // patchTool is the tool of agents that applies a patch to several files.
 const patchTool = "apply_patch"
 
-// CallFiles returns the files that a call names: in path and its like, in lists, in the objects of a list, and in a
-// patch, which may be all that the call has. isUnclear says that there may be more, because the patch can't be read.
-// See docs/protocol.md, "Match and patterns".
+// CallFiles returns the files that a call names: in path and its like, in lists, in the objects of
+// a list, and in a patch, which may be all that the call has. isUnclear says that there may be
+// more, because the patch can't be read. See docs/protocol.md, "Match and patterns".
 func CallFiles(tool string, args protocol.Raw) (names []string, isUnclear bool) {
 	if text, ok := protocol.Text(args); ok {
 		return patchFiles(text)
@@ -21,7 +21,8 @@ func CallFiles(tool string, args protocol.Raw) (names []string, isUnclear bool) 
 		return nil, false
 	}
 	err := protocol.Object(args, func(name string, v protocol.Raw) error {
-		if text, ok := protocol.Text(v); ok && tool == patchTool && (name == "input" || name == "patch") {
+		if text, ok := protocol.Text(v); ok && tool == patchTool &&
+			(name == "input" || name == "patch") {
 			found, unclear := patchFiles(text)
 			names, isUnclear = append(names, found...), isUnclear || unclear
 			return nil
@@ -60,7 +61,8 @@ func patchFiles(text string) (names []string, isUnclear bool) {
 // namedFiles returns the files that a member of an object names.
 func namedFiles(name string, v protocol.Raw) (names []string) {
 	switch name {
-	case "path", "file", "filePath", "file_path", "dirPath", "paths", "files", "filePaths", "file_paths":
+	case "path", "file", "filePath", "file_path", "dirPath", "paths", "files", "filePaths",
+		"file_paths":
 	default:
 		return nil
 	}

@@ -22,7 +22,8 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 		if !c.isLateAnswer(m.ID) {
 			err := errorf(protocol.CodeUnknownCallID, "tool.result.id: no call has the id %q", m.ID)
 			c.failFast(err, "", Outcome{ErrorCode: protocol.CodeInternal,
-				Error: fmt.Sprintf("protocol error: the provider answered a call that nobody made (%q)", m.ID)})
+				Error: fmt.Sprintf("protocol error: the provider answered a call that nobody "+
+					"made (%q)", m.ID)})
 		}
 		return
 	}
@@ -38,7 +39,8 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 		c.g.finishWithFile(p, answered, *m.File)
 		return
 	}
-	if !m.Failed() && slices.ContainsFunc(m.Content, func(p protocol.Part) bool { return p.File != nil }) {
+	if !m.Failed() &&
+		slices.ContainsFunc(m.Content, func(p protocol.Part) bool { return p.File != nil }) {
 		c.g.finishWithParts(p, answered, m)
 		return
 	}
@@ -90,7 +92,8 @@ func (g *Gateway) finishWithParts(p *Provider, answered *call, m *protocol.ToolR
 			f, err := g.readResult(p, field, *part.File)
 			if err == nil {
 				if total += len(f.Content); total > protocol.MaxFile {
-					err = errorf(protocol.CodePayloadTooLarge, "%s: the files of a result are over 64 MiB", field)
+					err = errorf(protocol.CodePayloadTooLarge,
+						"%s: the files of a result are over 64 MiB", field)
 				}
 			}
 			if err != nil {
@@ -104,9 +107,12 @@ func (g *Gateway) finishWithParts(p *Provider, answered *call, m *protocol.ToolR
 }
 
 // readResult reads a file that a result names in a field.
-func (g *Gateway) readResult(p *Provider, field string, ref protocol.FileRef) (*File, *protocol.Error) {
+func (g *Gateway) readResult(
+	p *Provider, field string, ref protocol.FileRef,
+) (*File, *protocol.Error) {
 	if g.o.ReadFile == nil || p.trust == TrustExternal || p.gateway != "" {
-		return nil, errorf(protocol.CodeUnauthorized, "%s: a provider without a persistDir has no files to name", field)
+		return nil, errorf(protocol.CodeUnauthorized,
+			"%s: a provider without a persistDir has no files to name", field)
 	}
 	f, err := g.o.ReadFile(p.name, ref)
 	if err != nil {
@@ -125,7 +131,8 @@ func (c *Conn) toolProgress(m *protocol.ToolProgress) {
 		c.g.stats.Ignored.Add(1)
 		return
 	}
-	pending.session.showOf(pending.hostID, adminapi.LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
+	pending.session.showOf(pending.hostID, adminapi.LogInfo, c.provider.name,
+		pending.tool.Name+": "+m.Message)
 	if pending.progress != nil {
 		pending.progress(m.Message)
 	}

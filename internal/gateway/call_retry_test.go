@@ -21,7 +21,8 @@ func testCheckedCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connectProvider( // with an instance, since the route of a tool that one provider has never changes
+	// with an instance, since the route of a tool that one provider has never changes
+	connectProvider(
 		t,
 		g,
 		`"name":"p","instance":"i","tools":[{"name":"t","description":"d","parameters":{"type":"object","required":["n"]}}]`,
@@ -37,7 +38,8 @@ func testCheckedCall(t *testing.T) {
 		t.Fatal("the routes did not change, want another route to the tool: the test shows nothing")
 	}
 	c.callerArgs = protocol.Raw(`{}`) // a second check would refuse these
-	if err := c.prepare(after); err != nil || c.route != after.find("t") || string(c.args) != `{"n":1}` {
+	if err := c.prepare(after); err != nil || c.route != after.find("t") ||
+		string(c.args) != `{"n":1}` {
 		t.Errorf(
 			"prepare with new routes: got %v with arguments %s, want nil with those that were checked",
 			err, c.args,

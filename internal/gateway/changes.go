@@ -99,8 +99,8 @@ func (g *Gateway) WaitChange(ctx context.Context, n uint64) error {
 // reads it before it reads the tools, so that no change gets lost between the two.
 func (g *Gateway) ToolChanges() uint64 { return g.toolChanges.value() }
 
-// TouchTools counts a change of [Gateway.ToolChanges] that the gateway can't see, such as that a host now gives its
-// agent the tools itself.
+// TouchTools counts a change of [Gateway.ToolChanges] that the gateway can't see, such as that a
+// host now gives its agent the tools itself.
 func (g *Gateway) TouchTools() { g.toolChanges.increment() }
 
 // WaitToolChange waits until there were more than n changes, n being the result of

@@ -12,7 +12,8 @@ import (
 
 // Commands of a session's host, which people run.
 
-// commandTimeout bounds a command of a host: one may ask the model, as a summary of the conversation does.
+// commandTimeout bounds a command of a host: one may ask the model, as a summary of the
+// conversation does.
 const commandTimeout = 5 * time.Minute
 
 // maxCommandText bounds a command's text in the timeline, in bytes.
@@ -43,9 +44,12 @@ func (s *Session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 // RunCommand runs a command of the session's host for a person, and writes its text into the
 // timeline. If the command makes a prompt, the session gets that. The error is NOT_FOUND if the
 // session has no such command, or the host's, which has five minutes.
-func (s *Session) RunCommand(ctx context.Context, name, input, traceparent string) (adminapi.CommandRan, error) {
+func (s *Session) RunCommand(
+	ctx context.Context, name, input, traceparent string,
+) (adminapi.CommandRan, error) {
 	if s.info.RunCommand == nil {
-		return adminapi.CommandRan{}, errorf(protocol.CodeNotFound, "sessions of host %s have no commands", s.info.Kind)
+		return adminapi.CommandRan{}, errorf(protocol.CodeNotFound,
+			"sessions of host %s have no commands", s.info.Kind)
 	}
 	limited, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -57,11 +61,13 @@ func (s *Session) RunCommand(ctx context.Context, name, input, traceparent strin
 		r.Text = strings.ToValidUTF8(r.Text[:maxCommandText], "") + "\n… the rest is left out"
 	}
 	if r.Text != "" || r.Prompt == "" {
-		s.note(adminapi.LogInfo, SourceSession, strings.TrimSpace("/"+name+" "+input)+"\n"+stripEscapes(r.Text))
+		s.note(adminapi.LogInfo, SourceSession,
+			strings.TrimSpace("/"+name+" "+input)+"\n"+stripEscapes(r.Text))
 	}
 	if r.Prompt == "" {
 		return adminapi.CommandRan{Text: stripEscapes(r.Text)}, nil
 	}
-	_, err = s.Prompt(ctx, Prompt{Text: r.Prompt, Shown: r.Shown, Source: SourceUser, Traceparent: traceparent})
+	_, err = s.Prompt(ctx, Prompt{Text: r.Prompt, Shown: r.Shown, Source: SourceUser,
+		Traceparent: traceparent})
 	return adminapi.CommandRan{Text: stripEscapes(r.Text), Prompted: true}, err
 }

@@ -25,12 +25,14 @@ func (h *commandHost) runCommand(context.Context, string, string) (CommandResult
 	return h.result, h.err
 }
 
-// TestCommands: what a command says is in the timeline, without what makes a terminal do more; what it makes for the
-// agent is a prompt of which people see other words, that waits like others and can't be changed.
+// TestCommands: what a command says is in the timeline, without what makes a terminal do more; what
+// it makes for the agent is a prompt of which people see other words, that waits like others and
+// can't be changed.
 func TestCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := &commandHost{}
-		s, h := turning(t, HostInfo{Turns: true, Commands: host.commands, RunCommand: host.runCommand})
+		s, h := turning(t, HostInfo{Turns: true, Commands: host.commands,
+			RunCommand: host.runCommand})
 		r := &queueRig{t, s, h}
 		run := func(result CommandResult) adminapi.CommandRan {
 			t.Helper()
@@ -52,11 +54,13 @@ func TestCommands(t *testing.T) {
 		if run(CommandResult{}); last() != "session: /say it\n" {
 			t.Errorf("the timeline ends with %q, want the command", last())
 		}
-		if run(CommandResult{Text: strings.Repeat("é", maxCommandText)}); len(last()) > maxCommandText+100 ||
+		if run(CommandResult{Text: strings.Repeat("é",
+			maxCommandText)}); len(last()) > maxCommandText+100 ||
 			!strings.HasSuffix(last(), "é\n… the rest is left out") {
 			t.Errorf("the timeline ends with %d bytes, want a part", len(last()))
 		}
-		if ran := run(CommandResult{Prompt: "long words for the agent", Shown: "/say it"}); !ran.Prompted {
+		if ran := run(CommandResult{Prompt: "long words for the agent",
+			Shown: "/say it"}); !ran.Prompted {
 			t.Errorf("%+v, want a prompt", ran)
 		}
 		r.gave("long words for the agent")
@@ -67,7 +71,8 @@ func TestCommands(t *testing.T) {
 			t.Errorf("changing a command's prompt: %v, want INVALID_STATE", err)
 		}
 		host.err = errorf(protocol.CodeInvalidState, "not now")
-		if _, err := s.RunCommand(t.Context(), "say", "", ""); !hasCode(err, protocol.CodeInvalidState) {
+		if _, err := s.RunCommand(t.Context(), "say", "", ""); !hasCode(err,
+			protocol.CodeInvalidState) {
 			t.Errorf("a command that is refused: %v, want INVALID_STATE", err)
 		}
 		if _, err := s.Commands(t.Context()); !hasCode(err, protocol.CodeInvalidState) {
@@ -83,7 +88,8 @@ func TestNoCommands(t *testing.T) {
 		if list, err := s.Commands(t.Context()); len(list) > 0 || err != nil {
 			t.Errorf("%+v, %v; want none", list, err)
 		}
-		if _, err := s.RunCommand(t.Context(), "say", "", ""); !hasCode(err, protocol.CodeNotFound) {
+		if _, err := s.RunCommand(t.Context(), "say", "", ""); !hasCode(err,
+			protocol.CodeNotFound) {
 			t.Errorf("running one: %v, want NOT_FOUND", err)
 		}
 	})

@@ -68,13 +68,14 @@ type Conn struct {
 	answers   *rate.Limiter // of questions; only the reader uses it
 
 	// Guarded by Gateway.mu.
-	identity         *identity
-	provider         *Provider        // from the first successful hello on
-	memory           *reconnectMemory // restored by the present binding's reconnect token
-	restore          *reconnectMemory // restored by the reconnect token of auth
-	sessionsSent     bool             // a list that was not empty was sent
-	needsSessionList bool             // unbound, and not sent the sessions list since a session came
-	pairing          *pairing         // while its code is awaited
+	identity     *identity
+	provider     *Provider        // from the first successful hello on
+	memory       *reconnectMemory // restored by the present binding's reconnect token
+	restore      *reconnectMemory // restored by the reconnect token of auth
+	sessionsSent bool             // a list that was not empty was sent
+	// unbound, and not sent the sessions list since a session came
+	needsSessionList bool
+	pairing          *pairing // while its code is awaited
 }
 
 // ConnOptions describe where a connection comes from and how the server limits it. The zero
@@ -222,13 +223,14 @@ func protocolFault(code protocol.Code, err *protocol.Error) Outcome {
 	return Outcome{Error: "protocol error: " + shorten(err.Message), ErrorCode: code}
 }
 
-// ReceiveBinary handles a binary frame of size bytes that is not UTF-8: it answers INVALID_JSON and ends
-// the call that the frame may have answered, as docs/protocol.md says under "Calls". Only
-// the connection's reader may call it.
+// ReceiveBinary handles a binary frame of size bytes that is not UTF-8: it answers INVALID_JSON and
+// ends the call that the frame may have answered, as docs/protocol.md says under "Calls". Only the
+// connection's reader may call it.
 func (c *Conn) ReceiveBinary(size int) {
 	c.recordLost(size)
 	c.handled = protocol.Head{}
-	err := errorf(protocol.CodeInvalidJSON, "the binary frame is not UTF-8; send JSON, in a text frame")
+	err := errorf(protocol.CodeInvalidJSON,
+		"the binary frame is not UTF-8; send JSON, in a text frame")
 	c.failFast(err, "", protocolFault(protocol.CodeInternal, err))
 }
 
@@ -245,7 +247,8 @@ func (c *Conn) oversized(head protocol.Head, size int) {
 	if head.Type == protocol.TypeToolResult {
 		limit = protocol.MaxResult
 	}
-	err := errorf(protocol.CodePayloadTooLarge, "the message has %d bytes, the limit is %d", size, limit)
+	err := errorf(protocol.CodePayloadTooLarge, "the message has %d bytes, the limit is %d", size,
+		limit)
 	err.RequestID = head.RequestID
 	if head.Type.FromProvider() {
 		err.ReplyTo = head.Type
@@ -403,7 +406,8 @@ func (c *Conn) bindingsOf(session string, t protocol.Type) ([]*binding, *protoco
 			return []*binding{b}, nil
 		}
 	}
-	err := errorf(protocol.CodeInvalidSession, "%s.sessionId: this provider is not bound to session %q", t, session)
+	err := errorf(protocol.CodeInvalidSession,
+		"%s.sessionId: this provider is not bound to session %q", t, session)
 	err.SessionID = session
 	return nil, err
 }

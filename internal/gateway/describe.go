@@ -9,10 +9,12 @@ import (
 // maxDescribedSchema bounds the output schema that a description repeats, in bytes.
 const maxDescribedSchema = 2 << 10
 
-// describe is a tool's description for a model whose host has no fields for a title, hints and an output schema.
+// describe is a tool's description for a model whose host has no fields for a title, hints and an
+// output schema.
 func describe(t *protocol.Tool) string {
 	var parts []string
-	if t.Title != "" && !strings.Contains(strings.ToLower(t.Description), strings.ToLower(t.Title)) {
+	if t.Title != "" && !strings.Contains(strings.ToLower(t.Description),
+		strings.ToLower(t.Title)) {
 		parts = append(parts, t.Title+".")
 	}
 	parts = append(parts, t.Description)

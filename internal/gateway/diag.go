@@ -109,8 +109,8 @@ func (d *diag) noteCall(c *call, o *Outcome) {
 func (d *diag) noteError(session, provider, code, message string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	*d.errors.next() = adminapi.ErrorNote{At: time.Now().UTC(), Session: session, Provider: provider, Code: code,
-		Message: shorten(message)}
+	*d.errors.next() = adminapi.ErrorNote{At: time.Now().UTC(), Session: session,
+		Provider: provider, Code: code, Message: shorten(message)}
 }
 
 // noteGate notes the decision of a gate, a user hook or a static denial. A denial is also a
@@ -120,8 +120,10 @@ func (s *Session) noteGate(r *rule, c gateCall, decision, reason string) {
 	d := &s.g.diag
 	d.mu.Lock()
 	*d.gates.next() = adminapi.GateNote{
-		At: now.UTC(), Session: s.id, Provider: r.provider.name, Tool: c.tool, Args: shorten(string(c.args)),
-		Rule: r.view(), Decision: decision, Reason: shorten(reason), DurationMs: milliseconds(now.Sub(c.begun)),
+		At: now.UTC(), Session: s.id, Provider: r.provider.name, Tool: c.tool,
+		Args: shorten(string(c.args)),
+		Rule: r.view(), Decision: decision, Reason: shorten(reason),
+		DurationMs: milliseconds(now.Sub(c.begun)),
 	}
 	d.mu.Unlock()
 	if s.g.o.Recorder != nil {
@@ -170,8 +172,10 @@ func (g *Gateway) Diagnostics() adminapi.Diagnostics {
 
 func (n *callNote) view() adminapi.CallNote {
 	v := adminapi.CallNote{
-		Session: n.session, Provider: n.provider, Tool: n.tool, StartedAt: time.Unix(0, n.begun).UTC(),
-		DurationMs: milliseconds(n.duration), Outcome: adminapi.OutcomeOK, ErrorCode: string(n.code),
+		Session: n.session, Provider: n.provider, Tool: n.tool,
+		StartedAt:  time.Unix(0, n.begun).UTC(),
+		DurationMs: milliseconds(n.duration), Outcome: adminapi.OutcomeOK,
+		ErrorCode: string(n.code),
 	}
 	if n.code != "" {
 		v.Outcome = adminapi.OutcomeFailed
@@ -189,7 +193,8 @@ func (g *Gateway) providerLoads() []adminapi.ProviderLoad {
 	loads := []adminapi.ProviderLoad{}
 	for _, c := range g.connsWhere(isAnyConn) {
 		v := c.provider.view(c)
-		load := adminapi.ProviderLoad{ID: v.ID, Name: v.Name, Instance: v.Instance, InFlight: v.InFlight}
+		load := adminapi.ProviderLoad{ID: v.ID, Name: v.Name, Instance: v.Instance,
+			InFlight: v.InFlight}
 		g.diag.readLatencies(&load, c.provider.latencies)
 		loads = append(loads, load)
 	}
@@ -206,7 +211,9 @@ func (d *diag) readLatencies(v *adminapi.ProviderLoad, l *latencies) {
 		return
 	}
 	slices.Sort(last)
-	percentile := func(percent int) float64 { return float64(last[(len(last)-1)*percent/100]) / 1000 }
+	percentile := func(percent int) float64 {
+		return float64(last[(len(last)-1)*percent/100]) / 1000
+	}
 	v.P50Ms, v.P99Ms = percentile(50), percentile(99)
 }
 
@@ -222,6 +229,8 @@ func (s *Session) pushBudgets() []adminapi.PushBudget {
 			Limit: protocol.PushRate, Dropped: p.dropped,
 		})
 	}
-	slices.SortFunc(list, func(a, b adminapi.PushBudget) int { return cmp.Compare(a.Provider, b.Provider) })
+	slices.SortFunc(list, func(a, b adminapi.PushBudget) int {
+		return cmp.Compare(a.Provider, b.Provider)
+	})
 	return list
 }

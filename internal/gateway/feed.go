@@ -179,7 +179,8 @@ func (f *feed) add(e Entry) {
 	r.bytes += e.size()
 	// A feed with too many callbacks folds when a part of it is new, so that compact looks at
 	// an entry few times.
-	if k == kindLive && r.isOver() && f.unfolded >= len(f.entries)/16 || f.holes > len(f.entries)/2 {
+	if k == kindLive && r.isOver() && f.unfolded >= len(f.entries)/16 ||
+		f.holes > len(f.entries)/2 {
 		f.compact()
 	}
 	for r.isOver() {
@@ -229,7 +230,8 @@ func foldDeltas(entries []Entry) (Entry, int) {
 	for first.Event.isDelta() && n < len(entries) {
 		l, _ := entries[n].Value.(LiveLine)
 		size += len(l.Event.Delta)
-		if l.Event.Callback != first.Event.Callback || l.Event.ID != first.Event.ID || size > maxFolded {
+		if l.Event.Callback != first.Event.Callback || l.Event.ID != first.Event.ID ||
+			size > maxFolded {
 			break
 		}
 		n++
@@ -276,7 +278,9 @@ func (e Entry) after(live uint64) Entry {
 
 // index is where the entries from a number on begin. Call with mu held.
 func (f *feed) index(number uint64) int {
-	return sort.Search(len(f.entries), func(i int) bool { return f.entries[i].Place.Number >= number })
+	return sort.Search(len(f.entries), func(i int) bool {
+		return f.entries[i].Place.Number >= number
+	})
 }
 
 // listAfter returns the entries of a kind, which have the type T, after so many of them, and
@@ -284,7 +288,9 @@ func (f *feed) index(number uint64) int {
 func listAfter[T any](f *feed, k kind, after uint64) (list []T, end uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := sort.Search(len(f.entries), func(i int) bool { return f.entries[i].Place.count(k) > after })
+	i := sort.Search(len(f.entries), func(i int) bool {
+		return f.entries[i].Place.count(k) > after
+	})
 	for _, e := range f.entries[i:] {
 		if e.kind() == k {
 			list = append(list, e.after(after).Value.(T))

@@ -101,7 +101,8 @@ func TestBrief(t *testing.T) {
 	}
 	got := shorten(string(long))
 	if len(got) > maxErrorText+10 || got[:2] != "é" || []rune(got)[len([]rune(got))-1] != '…' {
-		t.Errorf("%d bytes, want at most %d, that begin with é and end with …", len(got), maxErrorText+10)
+		t.Errorf("%d bytes, want at most %d, that begin with é and end with …", len(got),
+			maxErrorText+10)
 	}
 }
 
@@ -118,11 +119,13 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 		s.Note(adminapi.LogInfo, "x")
 	}
 	for after, want := range map[uint64]string{
-		0: "12 lines before this are not kept any more", 2: "10 lines before this are not kept any more",
+		0:  "12 lines before this are not kept any more",
+		2:  "10 lines before this are not kept any more",
 		11: "1 line before this is not kept any more", 12: "x", 500: "x",
 	} {
 		lines, cursor := s.Timeline(after)
-		if lines[0].Message != want || cursor != maxTimelineLines+12 || lines[0].Seq+1 != lines[1].Seq {
+		if lines[0].Message != want || cursor != maxTimelineLines+12 ||
+			lines[0].Seq+1 != lines[1].Seq {
 			t.Errorf(
 				"after %d: %+v, then %d, want %q and line %d",
 				after, lines[0], lines[1].Seq, want, maxTimelineLines+12,
@@ -158,10 +161,11 @@ func TestTimelineComesBack(t *testing.T) {
 	resumed := "the session was resumed; what was said before follows, with its times, " +
 		"but for lines that are too old to be here"
 	if len(lines) != 2+maxTimelineLines/2 || lines[1].Message != resumed {
-		t.Fatalf("%d lines, the second %+v, want %d and %q", len(lines), lines[1], 2+maxTimelineLines/2, resumed)
+		t.Fatalf("%d lines, the second %+v, want %d and %q", len(lines), lines[1],
+			2+maxTimelineLines/2, resumed)
 	}
-	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" ||
-		l.Level != adminapi.LogWarning || l.Message != "red" || l.Seq != 3 {
+	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) ||
+		l.Source != "ci" || l.Level != adminapi.LogWarning || l.Message != "red" || l.Seq != 3 {
 		t.Errorf("%+v, want it to be of %s", l, want)
 	}
 }

@@ -30,8 +30,9 @@ func textType(mimeType string) bool {
 		return true
 	}
 	switch mimeType {
-	case "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml",
-		"application/javascript", "application/x-sh", "application/x-ndjson", "application/sql":
+	case "application/json", "application/xml", "application/yaml", "application/x-yaml",
+		"application/toml", "application/javascript", "application/x-sh", "application/x-ndjson",
+		"application/sql":
 		return true
 	}
 	return false

@@ -34,9 +34,12 @@ func compileFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 	return f, nil
 }
 
-// outcome is the level that an event gets, and the index of the rule that decided; without a match it keeps its own,
-// and the index is -1. An undecided match is no match, and undecided is called for it.
-func (f filter) outcome(event string, own protocol.Level, undecided func()) (level protocol.Level, rule int) {
+// outcome is the level that an event gets, and the index of the rule that decided; without a match
+// it keeps its own, and the index is -1. An undecided match is no match, and undecided is called
+// for it.
+func (f filter) outcome(
+	event string, own protocol.Level, undecided func(),
+) (level protocol.Level, rule int) {
 	text := match.NewText(event)
 	for i, r := range f {
 		switch r.pattern.Match(text) {
@@ -49,8 +52,8 @@ func (f filter) outcome(event string, own protocol.Level, undecided func()) (lev
 	return own, -1
 }
 
-// How many dropped events a session remembers, and how much of the text of each, for people who look for an event that
-// did not come.
+// How many dropped events a session remembers, and how much of the text of each, for people who
+// look for an event that did not come.
 const (
 	maxDropped     = 100
 	maxDroppedText = 2 << 10
@@ -66,12 +69,14 @@ func (ss *streams) noteDropped(e *pushedEvent) {
 	}, maxDropped)
 }
 
-// Filters lists the filters of the session's streams by name, and the events that they dropped lately, newest first.
+// Filters lists the filters of the session's streams by name, and the events that they dropped
+// lately, newest first.
 func (s *Session) Filters() adminapi.Filters {
 	ss := s.streams
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	view := adminapi.Filters{Filters: []adminapi.Filter{}, Dropped: append([]adminapi.DroppedEvent{}, ss.dropped...)}
+	view := adminapi.Filters{Filters: []adminapi.Filter{},
+		Dropped: append([]adminapi.DroppedEvent{}, ss.dropped...)}
 	slices.Reverse(view.Dropped)
 	for key, st := range ss.byKey {
 		if len(st.filter) == 0 {
@@ -79,7 +84,8 @@ func (s *Session) Filters() adminapi.Filters {
 		}
 		f := adminapi.Filter{Stream: key.stream, Provider: key.provider}
 		for _, r := range st.filter {
-			f.Rules = append(f.Rules, adminapi.FilterRule{Match: r.text, Outcome: string(r.outcome)})
+			f.Rules = append(f.Rules,
+				adminapi.FilterRule{Match: r.text, Outcome: string(r.outcome)})
 		}
 		view.Filters = append(view.Filters, f)
 	}
@@ -102,7 +108,9 @@ func (ss *streams) filterOf(key streamKey) filter {
 // checkFilter checks whether a provider may set a filter of a stream. An empty filter
 // adds no stream, so the limit of streams does not count for it. The error names the
 // field.
-func (ss *streams) checkFilter(field string, key streamKey, spelling string, isEmpty bool) *protocol.Error {
+func (ss *streams) checkFilter(
+	field string, key streamKey, spelling string, isEmpty bool,
+) *protocol.Error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if isEmpty {

@@ -60,12 +60,14 @@ func TestFeedFolds(t *testing.T) {
 			cursor := uint64(rand.IntN(len(all)))
 			items, end := listAfter[LiveLine](f, kindLive, cursor)
 			if end != uint64(len(all)) || f.kinds[kindLive].dropped != (Place{}) {
-				t.Fatalf("the feed lost what came up to %+v and ends with %d, want nothing lost and %d",
+				t.Fatalf(
+					"the feed lost what came up to %+v and ends with %d, want nothing lost and %d",
 					f.kinds[kindLive].dropped, end, len(all))
 			}
 			var got []string
 			for _, l := range items {
-				got = append(got, l.Event.Callback+l.Event.ID+strings.ReplaceAll(l.Event.Delta, " :", " "))
+				got = append(got, l.Event.Callback+l.Event.ID+strings.ReplaceAll(l.Event.Delta,
+					" :", " "))
 			}
 			if got, want := texts(got), texts(all[cursor:]); got != want {
 				t.Fatalf("after %d: %s, want %s", cursor, got, want)
@@ -80,8 +82,8 @@ func TestFeedFolds(t *testing.T) {
 		}
 	}
 	if live := f.kinds[kindLive]; n > 300 || n != live.items || size != live.bytes {
-		t.Errorf("%d entries of %d bytes, which count as %d of %d; want at most 300 and the same", n, size,
-			live.items, live.bytes)
+		t.Errorf("%d entries of %d bytes, which count as %d of %d; want at most 300 and the same",
+			n, size, live.items, live.bytes)
 	}
 }
 
@@ -121,7 +123,8 @@ func TestFollowLongAnswer(t *testing.T) {
 	if got := s.feed.kinds[kindLive].dropped; got != (Place{}) {
 		t.Errorf("the feed has lost what came up to %+v, want nothing", got)
 	}
-	for last, want := range map[int][]string{1: {"assistant"}, 2: {OnStartMessage + "long", "assistant"},
+	for last, want := range map[int][]string{1: {"assistant"},
+		2: {OnStartMessage + "long", "assistant"},
 		3: {OnStartToolExecution + "before", OnStartMessage + "long", "assistant"}} {
 		f := s.Follow(last)
 		var got []string
@@ -172,7 +175,8 @@ func TestEarlier(t *testing.T) {
 		// A gap stands where the last entry of its kind was dropped.
 		switch i {
 		case 199:
-			want = append(want, fmt.Sprint(adminapi.Gap{Timeline: s.feed.kinds[kindTimeline].dropped.Timeline}))
+			want = append(want,
+				fmt.Sprint(adminapi.Gap{Timeline: s.feed.kinds[kindTimeline].dropped.Timeline}))
 		case 399:
 			want = append(want, fmt.Sprint(adminapi.Gap{Live: 400}))
 		}

@@ -82,7 +82,8 @@ func (s *Session) Earlier(before uint64, last int) (list []Entry, hasMore bool) 
 	defer f.mu.Unlock()
 	from := f.startOf(last, before)
 	all := f.gapAfter(Place{})
-	for k, gap := range []adminapi.Gap{{Timeline: all.Timeline}, {Live: all.Live}, {Stream: all.Stream}} {
+	for k, gap := range []adminapi.Gap{{Timeline: all.Timeline}, {Live: all.Live},
+		{Stream: all.Stream}} {
 		at := f.kinds[k].dropped
 		if gap != (adminapi.Gap{}) && at.Number+1 >= from && at.Number < before {
 			list = append(list, Entry{Value: gap, Place: at})
@@ -96,7 +97,9 @@ func (s *Session) Earlier(before uint64, last int) (list []Entry, hasMore bool) 
 			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Place.Number, b.Place.Number) })
+	slices.SortFunc(list, func(a, b Entry) int {
+		return cmp.Compare(a.Place.Number, b.Place.Number)
+	})
 	return list, from > 1
 }
 

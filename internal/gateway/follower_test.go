@@ -145,7 +145,8 @@ func TestFollowGap(t *testing.T) {
 	if got, want := entryText(list[1]), fmt.Sprint(lines-maxTimelineLines); got != want {
 		t.Errorf("it goes on with %s, want %s", got, want)
 	}
-	if texts, _ := readEntries(t, f, maxTimelineLines-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {
+	if texts, _ := readEntries(t, f,
+		maxTimelineLines-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {
 		t.Errorf("it ends with %s, want %s", texts[len(texts)-1], fmt.Sprint(lines-1))
 	}
 	if err := s.Stop(t.Context(), "enough"); err != nil {

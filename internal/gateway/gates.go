@@ -23,8 +23,9 @@ type Decision struct {
 	Context string // for the model when the call is allowed, or ""
 }
 
-// Denial returns the reason of a denial with the name of the provider or hook before it, for the model and for people:
-// "provider ci: the build is red". Reasons of the gateway's own name it already.
+// Denial returns the reason of a denial with the name of the provider or hook before it, for the
+// model and for people: "provider ci: the build is red". Reasons of the gateway's own name it
+// already.
 func (d Decision) Denial() string {
 	reason := cmp.Or(d.Reason, "denied")
 	kind, name, _ := strings.Cut(d.By, " ")
@@ -247,7 +248,8 @@ func (r *rule) ask(
 	}
 	p.gateChecks[check.id] = check
 	p.peer.Send(&protocol.GateCheck{
-		GateID: r.GateID, CallID: check.id.String(), SessionID: s.id, Tool: tool, Args: args, Traceparent: trace,
+		GateID: r.GateID, CallID: check.id.String(), SessionID: s.id, Tool: tool, Args: args,
+		Traceparent: trace,
 	})
 	p.mu.Unlock()
 	p.peer.Flush()
@@ -315,6 +317,7 @@ func (c *Conn) failMalformedGate(callID string) {
 		return
 	}
 	if check := c.provider.removeGateCheck(callID); check != nil {
-		check.fail(fmt.Sprintf("Gate provider '%s' answered with a malformed message.", c.provider.name))
+		check.fail(fmt.Sprintf("Gate provider '%s' answered with a malformed message.",
+			c.provider.name))
 	}
 }

@@ -47,8 +47,8 @@ type Options struct {
 	// Private returns the directories with tokens and with files of all sessions, which
 	// [Session.PermitRead] never allows. It may be nil.
 	Private func() []string
-	// UploadDir is the directory of the files that prompts bring; "": they can't bring any. The gateway removes a
-	// session's files with it.
+	// UploadDir is the directory of the files that prompts bring; "": they can't bring any. The
+	// gateway removes a session's files with it.
 	UploadDir string
 	// Starters make sessions, by kind of host.
 	Starters map[string]Starter
@@ -112,9 +112,10 @@ func New(o Options) *Gateway {
 		memories:        map[tokenKey]*reconnectMemory{},
 		limits:          limits{},
 		sessionsChanged: make(chan struct{}, 1),
-		pairings:        windows{max: protocol.MaxPairingsAMinute, all: window{max: maxPagePairings}},
-		diag:            newDiag(),
-		questions:       newQuestions(),
+		pairings: windows{max: protocol.MaxPairingsAMinute,
+			all: window{max: maxPagePairings}},
+		diag:      newDiag(),
+		questions: newQuestions(),
 	}
 	g.questions.touch = g.touch
 	g.addToken(g.instanceToken, &identity{PassSpec: PassSpec{Trust: TrustProject}})
@@ -122,8 +123,8 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// connsWhere returns the connections of providers that have said hello and for which is holds, in the
-// order in which they connected. Call with g.mu held.
+// connsWhere returns the connections of providers that have said hello and for which is holds, in
+// the order in which they connected. Call with g.mu held.
 func (g *Gateway) connsWhere(is func(*Conn) bool) []*Conn {
 	var conns []*Conn
 	for c := range g.conns {

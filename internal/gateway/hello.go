@@ -7,7 +7,8 @@ import (
 )
 
 func tooManyHellos() *protocol.Error {
-	return errorf(protocol.CodeRateLimited, "more than %d hellos a minute", protocol.MaxRebindsAMinute)
+	return errorf(protocol.CodeRateLimited, "more than %d hellos a minute",
+		protocol.MaxRebindsAMinute)
 }
 
 // hello handles hello: it binds the provider, after removing its old bindings. A hello
@@ -27,7 +28,9 @@ func (c *Conn) hello(m *protocol.Hello) {
 	persistDir, err := c.makePersistDir(m, spelling)
 	if err != nil {
 		g.mu.Lock()
-	} else if failed := g.lockWithHooks(func() []*Session { return c.sessionsForHello(m) }); len(failed) > 0 {
+	} else if failed := g.lockWithHooks(func() []*Session {
+		return c.sessionsForHello(m)
+	}); len(failed) > 0 {
 		err = failed[0].refusal()
 		g.mu.Lock()
 	}
@@ -109,7 +112,9 @@ type bindPlan struct {
 // bind checks a hello and makes its bindings. It returns the connection that it takes
 // over, for the caller to close. After an error nothing has changed. Call with
 // Gateway.mu held.
-func (c *Conn) bind(m *protocol.Hello, spelling, persistDir string) (takenOver *Conn, err *protocol.Error) {
+func (c *Conn) bind(
+	m *protocol.Hello, spelling, persistDir string,
+) (takenOver *Conn, err *protocol.Error) {
 	plan, err := c.planBind(m, spelling)
 	if err != nil || plan == nil {
 		return nil, err
@@ -127,7 +132,8 @@ func (c *Conn) planBind(m *protocol.Hello, spelling string) (*bindPlan, *protoco
 		return nil, err
 	}
 	plan := &bindPlan{
-		hello: m, spelling: spelling, restore: restore, sessions: sessions, replaced: c.g.connsReplacedBy(c.identity),
+		hello: m, spelling: spelling, restore: restore, sessions: sessions,
+		replaced: c.g.connsReplacedBy(c.identity),
 	}
 	if restore != nil {
 		plan.takenOver = restore.conn
@@ -182,12 +188,15 @@ func (c *Conn) checkInstance(plan *bindPlan) *protocol.Error {
 	}
 	for other := range c.g.conns {
 		p := other.provider
-		if other == c || other == plan.takenOver || p == nil || slices.Contains(plan.replaced, other) {
+		if other == c || other == plan.takenOver || p == nil ||
+			slices.Contains(plan.replaced, other) {
 			continue
 		}
 		if p.name == m.Name && p.owner == c.identity.owner && p.instance == m.Instance {
-			return errorf(protocol.CodeDuplicateInstance, "instance %q of provider %q is connected already; "+
-				"choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name)
+			return errorf(protocol.CodeDuplicateInstance,
+				"instance %q of provider %q is connected already; "+
+					"choose another instance, or reconnect with its reconnectToken", m.Instance,
+				m.Name)
 		}
 	}
 	return nil
@@ -239,7 +248,8 @@ func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
 	}
 	c.peer.Send(&protocol.HelloAck{
 		ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session,
-		ReconnectToken: g.newReconnectToken(c.memory), PersistDir: persistDir, Name: changedName(plan.spelling),
+		ReconnectToken: g.newReconnectToken(c.memory), PersistDir: persistDir,
+		Name: changedName(plan.spelling),
 	})
 	for _, s := range plan.sessions {
 		c.sendSessionState(s)
@@ -268,7 +278,8 @@ func (c *Conn) memoryFor(m *protocol.Hello) *reconnectMemory {
 		c.restore = restore // for another hello, if this one fails
 	}
 	restore := c.restore
-	if restore == nil || restore.identity.owner != c.identity.owner || restore.provider.name != m.Name {
+	if restore == nil || restore.identity.owner != c.identity.owner ||
+		restore.provider.name != m.Name {
 		return nil
 	}
 	if m.Instance != "" && restore.provider.instance != m.Instance {
@@ -303,7 +314,8 @@ func (c *Conn) targetSessions(
 	g, id := c.g, c.requestedSession(m, restore)
 	switch id {
 	case "":
-		return nil, errorf(protocol.CodeInvalidJSON, "hello.session: is required: an id from the sessions list")
+		return nil, errorf(protocol.CodeInvalidJSON,
+			"hello.session: is required: an id from the sessions list")
 	case protocol.AllSessions:
 		var sessions []*Session
 		for _, s := range g.order {
@@ -369,7 +381,9 @@ func (c *Conn) removeBindings(rebound ...*Session) {
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
 	var err *protocol.Error
-	if failed := g.lockWithHooks(func() []*Session { return c.sessionsForReady(m.SessionID) }); len(failed) > 0 {
+	if failed := g.lockWithHooks(func() []*Session {
+		return c.sessionsForReady(m.SessionID)
+	}); len(failed) > 0 {
 		err = failed[0].refusal()
 	} else {
 		if c.is(bound) {

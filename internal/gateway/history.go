@@ -55,8 +55,10 @@ func (ss *streams) entries(key streamKey, last int, budget *int) []protocol.Stre
 		if *budget -= historyTextSize(&row); *budget < 0 {
 			break
 		}
-		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano), Event: row.Event,
-			Level: protocol.Level(row.Level), Metadata: protocol.Raw(row.Metadata), Prompt: row.Prompt})
+		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano),
+			Event: row.Event,
+			Level: protocol.Level(row.Level), Metadata: protocol.Raw(row.Metadata),
+			Prompt: row.Prompt})
 		if len(list) == last {
 			break
 		}
@@ -93,7 +95,9 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 // [Session.History]. Events that left the feed before are missing without a sign.
 func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
 	rows, _ := listAfter[HistoryRow](s.feed, kindStream, after)
-	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !selectsStream(streams, r.Stream, r.Provider) })
+	return slices.DeleteFunc(rows, func(r HistoryRow) bool {
+		return !selectsStream(streams, r.Stream, r.Provider)
+	})
 }
 
 // HistoryCursor is the number of the newest stored event of all streams, for

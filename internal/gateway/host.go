@@ -59,8 +59,9 @@ type HostCalls interface {
 	// error is [ErrUnanswered] at the question's timeout, and another one when ctx, the turn
 	// or the session ends first.
 	Ask(ctx context.Context, q Question) (Answer, error)
-	// ToolProvider identifies the provider that has a tool now: its name, for people, and an identity that no other
-	// provider has, whatever it calls itself. Both are "" if no provider has the tool.
+	// ToolProvider identifies the provider that has a tool now: its name, for people, and an
+	// identity that no other provider has, whatever it calls itself. Both are "" if no provider has
+	// the tool.
 	ToolProvider(tool string) (name, identity string)
 	// Event adds an event to the session's timeline, its live feed and the events of subscribed
 	// providers. The order of the calls is kept.
@@ -150,7 +151,8 @@ type HostInfo struct {
 	RuntimeEvents bool
 	// Usage: the host calls CountModelCall.
 	Usage bool
-	// Spans: the host sends spans of its turns and tools itself, below the traceparent of the prompt.
+	// Spans: the host sends spans of its turns and tools itself, below the traceparent of the
+	// prompt.
 	Spans bool
 
 	// Requests that only some hosts can serve. A function is nil if the host can't.
@@ -261,13 +263,13 @@ type Call struct {
 	Asked func(q adminapi.Question, over bool)
 }
 
-// Outcome is how a call ended: with Data, with Content, with a File, or with Error and
-// ErrorCode, one of the codes of docs/protocol.md, "Calls". Duration runs from [Session.BeginCall] to the
-// end, waits for gates and slots included.
+// Outcome is how a call ended: with Data, with Content, with a File, or with Error and ErrorCode,
+// one of the codes of docs/protocol.md, "Calls". Duration runs from [Session.BeginCall] to the end,
+// waits for gates and slots included.
 type Outcome struct {
 	Data protocol.Raw // raw JSON as the provider sent it
-	// Content are the parts of the result, with the bytes of their files; nil: there is Data alone. Data beside them
-	// is for programs, and may be nil.
+	// Content are the parts of the result, with the bytes of their files; nil: there is Data alone.
+	// Data beside them is for programs, and may be nil.
 	Content   []protocol.Part
 	File      *File
 	Error     string
@@ -347,12 +349,13 @@ type Event struct {
 	Result   *adminapi.ToolOutput
 	Error    *adminapi.ToolError
 	Provider string // that has the tool; "" for the session's own tools
-	// ExitCode is how the command of a shell ended; nil when the host does not know. An event with it and without a
-	// callback is the end of a command that went on behind the execution ID, with its Tool and Args.
+	// ExitCode is how the command of a shell ended; nil when the host does not know. An event with
+	// it and without a callback is the end of a command that went on behind the execution ID, with
+	// its Tool and Args.
 	ExitCode *int
-	// Duration is how long a tool execution took, by the host's own clock; 0 when the host does not know. An event with
-	// it and an ID, and without a callback, tells it after the end, which may come late: a host may report the ends of
-	// calls that ran beside each other together.
+	// Duration is how long a tool execution took, by the host's own clock; 0 when the host does not
+	// know. An event with it and an ID, and without a callback, tells it after the end, which may
+	// come late: a host may report the ends of calls that ran beside each other together.
 	Duration time.Duration
 
 	// Prompts are the ids of the prompts whose turn this is; nil when the host does not know.

@@ -16,13 +16,16 @@ import (
 // the host must ask.
 func (s *Session) NeedsHooks() bool {
 	h := s.g.hooks.Load()
-	return s.needsHooks.Load() || s.pendingHooks.Load() > 0 || h != nil && h.needHost() || s.ownHooks.needHost()
+	return s.needsHooks.Load() || s.pendingHooks.Load() > 0 || h != nil && h.needHost() ||
+		s.ownHooks.needHost()
 }
 
 // needHost reports whether a host must call one of the hooks. The gateway calls those
 // on errors and at the session's end itself.
 func (h *userHooks) needHost() bool {
-	return slices.ContainsFunc(h.all, func(h Hook) bool { return h.On != HookError && h.On != HookSessionEnd })
+	return slices.ContainsFunc(h.all, func(h Hook) bool {
+		return h.On != HookError && h.On != HookSessionEnd
+	})
 }
 
 // needsHooks reports whether the host must call its hooks for the offer to have effect.
@@ -50,7 +53,8 @@ type hooksError struct {
 
 func (e *hooksError) Error() string {
 	return fmt.Sprintf(
-		"hooks and gates can't be enabled in session %s, so nothing that needs them may be bound there: %v; try again",
+		"hooks and gates can't be enabled in session %s, so nothing that needs them may be bound "+
+			"there: %v; try again",
 		e.session.id, e.cause)
 }
 
@@ -99,13 +103,15 @@ func (g *Gateway) lockWithHooks(targets func() []*Session) []*hooksError {
 	}
 }
 
-// lockWithHooksOrEnd is lockWithHooks for changes that must have effect in all sessions: it ends a session whose host
-// can't enable its hooks. It may change the slice that targets returns.
+// lockWithHooksOrEnd is lockWithHooks for changes that must have effect in all sessions: it ends a
+// session whose host can't enable its hooks. It may change the slice that targets returns.
 func (g *Gateway) lockWithHooksOrEnd(targets func() []*Session) {
 	var ended []*Session
 	for {
 		failed := g.lockWithHooks(func() []*Session {
-			return slices.DeleteFunc(targets(), func(s *Session) bool { return slices.Contains(ended, s) })
+			return slices.DeleteFunc(targets(), func(s *Session) bool {
+				return slices.Contains(ended, s)
+			})
 		})
 		if len(failed) == 0 {
 			return

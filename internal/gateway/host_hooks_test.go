@@ -94,7 +94,8 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 			Name:            "p",
 			ProtocolVersion: &version,
 			Session:         "s1",
-			Tools:           []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}},
+			Tools: []protocol.Tool{{Name: "greet", Description: "d",
+				Parameters: protocol.Raw(greetSchema)}},
 		}
 		if change != nil {
 			change(m)
@@ -118,21 +119,33 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 		"a section by callback":  {withHooks(protocol.Hooks{Transforms: callback}), nil, true},
 		"a section as it stands": {withHooks(protocol.Hooks{Transforms: fixed}), nil, false},
 		"context":                {hello(func(m *protocol.Hello) { m.Context = &text }), nil, true},
-		"no context":             {hello(func(m *protocol.Hello) { m.Context = new("") }), nil, false},
-		"startup context":        {hello(func(m *protocol.Hello) { m.StartupContext = text }), nil, true},
+		"no context": {hello(func(m *protocol.Hello) {
+			m.Context = new("")
+		}), nil, false},
+		"startup context": {hello(func(m *protocol.Hello) { m.StartupContext = text }), nil, true},
 		"in all sessions": {
-			hello(func(m *protocol.Hello) { m.Session, m.Context = protocol.AllSessions, &text }), nil, true,
+			hello(func(m *protocol.Hello) { m.Session, m.Context = protocol.AllSessions, &text }),
+			nil, true,
 		},
-		"rules later": {hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()}, true},
+		"rules later": {hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()},
+			true},
 		"no rules later": {
-			hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: []protocol.Rule{}}, false,
+			hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: []protocol.Rule{}},
+			false,
 		},
-		"sections later":   {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: fixed}, false},
-		"callbacks later":  {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: callback}, true},
-		"context later":    {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: &text}, true},
-		"no context later": {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: new("")}, false},
-		"tools later":      {hello(nil), &protocol.ToolsUpdate{RequestID: "r", Tools: hello(nil).Tools}, false},
-		"in another hello": {hello(nil), hello(func(m *protocol.Hello) { m.Context = &text }), true},
+		"sections later": {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: fixed},
+			false},
+		"callbacks later": {hello(nil),
+			&protocol.HooksUpdate{RequestID: "r", Transforms: callback}, true},
+		"context later": {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: &text},
+			true},
+		"no context later": {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: new("")},
+			false},
+		"tools later": {hello(nil),
+			&protocol.ToolsUpdate{RequestID: "r", Tools: hello(nil).Tools}, false},
+		"in another hello": {hello(nil), hello(func(m *protocol.Hello) {
+			m.Context = &text
+		}), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := New(Options{})
@@ -155,7 +168,9 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 			acks := 1
 			if tt.then != nil {
 				if h.enabled != 0 {
-					t.Errorf("a hello with tools alone enabled the host's hooks %d times, want none", h.enabled)
+					t.Errorf(
+						"a hello with tools alone enabled the host's hooks %d times, want none",
+						h.enabled)
 				}
 				p.conn.Receive(protocol.Append(nil, tt.then))
 				acks = 2
@@ -164,7 +179,8 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 			if tt.want {
 				want = 1
 			}
-			if len(p.enabled) != acks || p.enabled[acks-1] != want || h.enabled != want || h.s.NeedsHooks() != tt.want {
+			if len(p.enabled) != acks || p.enabled[acks-1] != want || h.enabled != want ||
+				h.s.NeedsHooks() != tt.want {
 				t.Errorf(
 					"enabled %d times, at each ack %v; NeedsHooks() = %v; refused %q, want %d acks, %v, %d and %v",
 					h.enabled, p.enabled, h.s.NeedsHooks(), p.refused, acks, want, want, tt.want,
@@ -200,7 +216,8 @@ func TestHooksOfNewSessionsAndReconnects(t *testing.T) {
 	p.conn.Closed()
 	again := g.ackedProvider(first)
 	again.conn.Receive(
-		protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token}),
+		protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version,
+			ReconnectToken: p.token}),
 	)
 	if first.enabled != 2 || second.enabled != 2 || len(again.refused) > 0 {
 		t.Errorf(
@@ -214,16 +231,17 @@ func TestHooksOfNewSessionsAndReconnects(t *testing.T) {
 
 // silentHook is a user hook that answers nothing.
 func silentHook(kind HookKind) Hook {
-	return Hook{Name: "own", On: kind, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) {
-		return nil, nil
-	}}
+	return Hook{Name: "own", On: kind, Timeout: time.Second,
+		Ask: func(context.Context, []byte) ([]byte, error) {
+			return nil, nil
+		}}
 }
 
 // User hooks that the host calls enable its hooks before they are set.
 func TestUserHooksEnableHostHooks(t *testing.T) {
 	for kind, want := range map[HookKind]int{
-		HookSessionStart: 1, HookUserPrompt: 1, HookPreToolUse: 1, HookPostToolUse: 1, HookAgentStop: 1,
-		HookError: 0, HookSessionEnd: 0,
+		HookSessionStart: 1, HookUserPrompt: 1, HookPreToolUse: 1, HookPostToolUse: 1,
+		HookAgentStop: 1, HookError: 0, HookSessionEnd: 0,
 	} {
 		g := New(Options{})
 		h := &hookHost{}
@@ -294,13 +312,15 @@ func TestHooksCantBeEnabled(t *testing.T) {
 			if lines, _ := h.s.Timeline(0); !strings.Contains(
 				lines[len(lines)-1].Message+lines[max(0, len(lines)-2)].Message,
 				"hooks and gates can't be asked: it does not listen") {
-				t.Errorf(`the timeline: %v, want "hooks and gates can't be asked: it does not listen" in it`, lines)
+				t.Errorf(
+					`the timeline: %v, want "hooks and gates can't be asked: it does not listen" in it`, lines)
 			}
 			h.err = nil // it may be tried again
 			acks = len(p.enabled)
 			p.conn.Receive(protocol.Append(nil, tt.then))
 			if len(p.enabled) != acks+1 || !h.s.NeedsHooks() {
-				t.Errorf("tried again: refused %q, acks %v, want %d acks and hooks", p.refused, p.enabled, acks+1)
+				t.Errorf("tried again: refused %q, acks %v, want %d acks and hooks", p.refused,
+					p.enabled, acks+1)
 			}
 			p.conn.Closed()
 			g.Drain(context.Background())
@@ -326,7 +346,8 @@ func TestUserHooksCantBeEnabled(t *testing.T) {
 		default:
 		}
 		if bad.enabled != 1 || worse.enabled != 1 {
-			t.Errorf("waited for %d and %d times, want once for each runtime that hangs", bad.enabled, worse.enabled)
+			t.Errorf("waited for %d and %d times, want once for each runtime that hangs",
+				bad.enabled, worse.enabled)
 		}
 		if bad.interrupted != 1 || worse.interrupted != 1 || good.interrupted != 0 ||
 			len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {

@@ -20,8 +20,8 @@ type pusher struct {
 	streak  *streak // its own, or that of all providers of the session's model
 }
 
-// streak counts injects that were delivered without a word from the user and without a quiet time between. Guarded by
-// prompts.mu.
+// streak counts injects that were delivered without a word from the user and without a quiet time
+// between. Guarded by prompts.mu.
 type streak struct {
 	count      int
 	lastInject time.Time
@@ -32,7 +32,8 @@ type streak struct {
 func (ps *prompts) pusherOf(source pushSource) *pusher {
 	p := ps.pushers[source.id]
 	if p == nil {
-		p = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate), name: source.name, streak: &streak{}}
+		p = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate), name: source.name,
+			streak: &streak{}}
 		if source.isModel() { // else a model that starts another one would begin a new streak
 			p.streak = &ps.modelStreak
 		}
@@ -170,8 +171,8 @@ func (s *Session) TakeInject() (p Prompt, ok bool) {
 	return in.asPrompt(), true
 }
 
-// WithdrawInjects takes back the injects of a pass's providers that wait for the session to be idle. They stay in
-// their streams.
+// WithdrawInjects takes back the injects of a pass's providers that wait for the session to be
+// idle. They stay in their streams.
 func (s *Session) WithdrawInjects(p *Pass) {
 	var withdrawn []*inject
 	ps := s.prompts
@@ -187,7 +188,8 @@ func (s *Session) WithdrawInjects(p *Pass) {
 	ps.mu.Unlock()
 	s.g.touch()
 	for _, in := range withdrawn {
-		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "its provider has withdrawn it"})
+		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped,
+			Reason: "its provider has withdrawn it"})
 	}
 }
 
@@ -198,11 +200,13 @@ func (s *Session) pauseInject(in *inject, count int, warn bool) {
 	if in.source.isModel() {
 		who, whose, they = "the model's emitters", "their", "they have"
 	}
-	until := fmt.Sprintf("until the user speaks or %s injected nothing for %s", they, s.g.InjectQuiet())
+	until := fmt.Sprintf("until the user speaks or %s injected nothing for %s", they,
+		s.g.InjectQuiet())
 	s.showInject(in)
 	if warn {
-		s.show(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s injected %d times without a word from the user: "+
-			"%s injects are only shown %s", who, count, whose, until))
+		s.show(adminapi.LogWarning, sourceGateway,
+			fmt.Sprintf("%s injected %d times without a word from the user: "+
+				"%s injects are only shown %s", who, count, whose, until))
 	}
 	in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced,
 		Reason: "paused: too many injects without the user; they are only shown " + until})
@@ -222,7 +226,8 @@ func (ps *prompts) resumeInjects() {
 	ps.resetStreaks()
 }
 
-// UserSpokeAt is when the session's user last said something, in this gateway. It is zero before that.
+// UserSpokeAt is when the session's user last said something, in this gateway. It is zero before
+// that.
 func (s *Session) UserSpokeAt() time.Time {
 	s.prompts.mu.Lock()
 	defer s.prompts.mu.Unlock()

@@ -15,7 +15,8 @@ const targetParam = "target"
 // metaTool is the name of the tool that lists a provider's instances.
 func metaTool(provider string) string {
 	const maxName = 64 - len("list_") - len("_instances") // a tool name has at most 64 bytes
-	return "list_" + strings.ReplaceAll(provider[:min(maxName, len(provider))], ".", "_") + "_instances"
+	return "list_" + strings.ReplaceAll(provider[:min(maxName, len(provider))], ".",
+		"_") + "_instances"
 }
 
 // listInstances answers a meta-tool: the instances of a provider as a JSON array. See

@@ -22,8 +22,8 @@ type LiveLine struct {
 	ends []uint32 // where each delta that was folded into this one ends in its text
 }
 
-// ToolTime is how long a tool execution took that a host says took so many milliseconds: 0 if that can't be, as when it
-// is more than a year.
+// ToolTime is how long a tool execution took that a host says took so many milliseconds: 0 if that
+// can't be, as when it is more than a year.
 func ToolTime(ms float64) time.Duration {
 	const most = 365 * 24 * time.Hour
 	if ms <= 0 || ms > float64(most/time.Millisecond) {
@@ -41,8 +41,8 @@ func (e Event) isMeasure() bool {
 // or is not an item of its own to a person.
 func (e Event) isPart() bool {
 	switch e.Callback {
-	case OnReasoning, OnMessage, OnToolExecution, OnEndReasoning, OnEndMessage, OnEndToolExecution, OnAgentStart,
-		OnAgentEnd, OnIdle:
+	case OnReasoning, OnMessage, OnToolExecution, OnEndReasoning, OnEndMessage, OnEndToolExecution,
+		OnAgentStart, OnAgentEnd, OnIdle:
 		return true
 	}
 	return e.isMeasure()
@@ -94,7 +94,8 @@ func (s *Session) publish(e Event) {
 // the live feed and the response queue. OnIdle and OnGeneratedUserPrompt go to no feed from
 // here, because Idle and deliver publish them.
 func (s *Session) Event(e Event) {
-	if s.g.o.Recorder != nil && (e.Callback == OnEndToolExecution || e.Callback == "" && e.ExitCode != nil) {
+	if s.g.o.Recorder != nil && (e.Callback == OnEndToolExecution || e.Callback == "" &&
+		e.ExitCode != nil) {
 		s.recordExecution(e)
 	}
 	s.sendToSubscribers(e)
@@ -159,7 +160,8 @@ func (e Event) View() adminapi.Callback {
 	case OnEndReasoning, OnEndMessage:
 		c.CompleteContent = &e.Content
 	case OnStartToolExecution:
-		c.ParentToolCallID, c.ToolName, c.ToolArguments = e.ParentID, &e.Tool, new(argumentsText(e.Args))
+		c.ParentToolCallID, c.ToolName, c.ToolArguments = e.ParentID, &e.Tool,
+			new(argumentsText(e.Args))
 	case OnEndToolExecution:
 		c.Result, c.Error, c.DurationMs = e.Result, e.Error, milliseconds(e.Duration)
 	case OnGeneratedUserPrompt:

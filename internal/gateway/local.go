@@ -24,7 +24,8 @@ type LocalStarter struct{}
 // Start implements [Starter]. The error is INVALID_JSON for profile, effort or githubToken,
 // which need a model, or that of [Gateway.Register].
 func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Session, error) {
-	unsupported := map[string]string{"profile": r.Profile, "effort": r.Effort, "githubToken": r.GitHubToken}
+	unsupported := map[string]string{"profile": r.Profile, "effort": r.Effort,
+		"githubToken": r.GitHubToken}
 	for field, value := range unsupported {
 		if value != "" {
 			return nil, errorf(protocol.CodeInvalidJSON,
@@ -107,7 +108,8 @@ func (h *localHost) runCommand(_ context.Context, name, input string) (CommandRe
 	case name == "call":
 		return CommandResult{Prompt: "call:" + input, Shown: "/call " + input}, nil
 	case name != "tools":
-		return CommandResult{}, errorf(protocol.CodeNotFound, "a local session has no command of this name")
+		return CommandResult{}, errorf(protocol.CodeNotFound,
+			"a local session has no command of this name")
 	case len(tools) == 0:
 		return CommandResult{Text: "The session has no tools."}, nil
 	}
@@ -160,7 +162,9 @@ func (h *localHost) callTool(ctx context.Context, n int, name, args string) {
 		args = "{}"
 	}
 	o := reportExecution(h.calls, fmt.Sprintf("call-%d", n), name, args, func() Outcome {
-		if err := protocol.Object([]byte(args), func(string, protocol.Raw) error { return nil }); err != nil {
+		if err := protocol.Object([]byte(args), func(string, protocol.Raw) error {
+			return nil
+		}); err != nil {
 			return Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err),
 				ErrorCode: protocol.CodeInvalidArguments}
 		}
@@ -205,11 +209,12 @@ func (h *localHost) ask(ctx context.Context, kind, question string) string {
 	if err := json.Unmarshal([]byte(question), &q); err != nil {
 		return fmt.Sprintf("the question is not JSON: %v", err)
 	}
-	if kind != adminapi.QuestionPermission && kind != adminapi.QuestionInput && kind != adminapi.QuestionForm {
+	if kind != adminapi.QuestionPermission && kind != adminapi.QuestionInput &&
+		kind != adminapi.QuestionForm {
 		return fmt.Sprintf("there is no question of kind %q", kind)
 	}
-	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail, Choices: q.Choices,
-		Free: q.Freeform || len(q.Choices) == 0, Schema: q.Schema,
+	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail,
+		Choices: q.Choices, Free: q.Freeform || len(q.Choices) == 0, Schema: q.Schema,
 		Timeout: time.Duration(q.TimeoutMs) * time.Millisecond})
 	switch {
 	case err != nil:

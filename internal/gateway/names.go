@@ -17,7 +17,8 @@ const AdminName = "tapctl"
 
 // gatewayNames are the sources of timeline lines that no provider wrote. No provider may
 // use one as its name.
-var gatewayNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
+var gatewayNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant,
+	SourceSession}
 
 // IsGatewayName reports whether a provider's name is one of the gateway's own words, in any case,
 // so that hello would be refused.
@@ -63,8 +64,9 @@ func (id *identity) nameOwner(name, spelling string) *nameOwner {
 func (id *identity) checkName(name string) *protocol.Error {
 	switch {
 	case id.Name != "" && id.Name != name:
-		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s",
-			name, id.Name, id.otherNameHint)
+		return errorf(protocol.CodeUnauthorized,
+			"hello.name: %q is not the name that this token is for, which is %q%s", name, id.Name,
+			id.otherNameHint)
 	case IsGatewayName(name) && id.Trust != TrustInternal:
 		return errorf(protocol.CodeUnauthorized,
 			"hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
@@ -76,13 +78,16 @@ func (id *identity) checkName(name string) *protocol.Error {
 // not while the name is reserved for another identity, or while another one is bound with
 // it or has streams of it, except the leaving providers. The error is UNAUTHORIZED. Call
 // with Gateway.mu held.
-func (s *Session) checkOwner(id *identity, name, spelling string, leaving ...*Provider) *protocol.Error {
+func (s *Session) checkOwner(
+	id *identity, name, spelling string, leaving ...*Provider,
+) *protocol.Error {
 	for _, r := range s.g.reservedNames {
 		isReserved := protocol.NormalName(r.Name) == name && fileOwner(r.Owner) != id.owner
 		if isReserved && (r.Match == nil || r.Match(s.view())) {
 			return s.refuseName(
 				"hello.name: %q is the name of a provider file, whose provider alone may use it; "+
-					"choose another name, use that file's token, or stop that provider (tapctl providers stop)",
+					"choose another name, use that file's token, or stop that provider (tapctl "+
+					"providers stop)",
 				name,
 			)
 		}
@@ -97,14 +102,17 @@ func (s *Session) checkOwner(id *identity, name, spelling string, leaving ...*Pr
 			name,
 		)
 	case spelling != name && now.spelling != "" && now.spelling != spelling:
-		return s.refuseName("hello.name: %q is %q here, as %q is already; spell it like that, or choose another name",
+		return s.refuseName(
+			"hello.name: %q is %q here, as %q is already; spell it like that, or "+
+				"choose another name",
 			spelling, name, now.spelling)
 	}
 	return nil
 }
 
 func (s *Session) refuseName(format string, args ...any) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeUnauthorized, SessionID: s.id, Message: fmt.Sprintf(format, args...)}
+	return &protocol.Error{Code: protocol.CodeUnauthorized, SessionID: s.id,
+		Message: fmt.Sprintf(format, args...)}
 }
 
 // isNameUsed reports whether a name has an owner that is bound with it or has streams of it. The

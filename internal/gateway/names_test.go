@@ -15,7 +15,8 @@ import (
 // helloAs says hello by a name and returns the code of its refusal, "" for none.
 func (h *holder) helloAs(name, session string, more ...func(*protocol.Hello)) protocol.Code {
 	version, before := protocol.Version, len(h.errs)
-	m := &protocol.Hello{Name: name, ProtocolVersion: &version, Session: session, Tools: []protocol.Tool{}}
+	m := &protocol.Hello{Name: name, ProtocolVersion: &version, Session: session,
+		Tools: []protocol.Tool{}}
 	for _, f := range more {
 		f(m)
 	}
@@ -26,7 +27,8 @@ func (h *holder) helloAs(name, session string, more ...func(*protocol.Hello)) pr
 	return ""
 }
 
-// A hello that is refused makes no directory for its name; the one that binds, and a rebind, find theirs.
+// A hello that is refused makes no directory for its name; the one that binds, and a rebind, find
+// theirs.
 func TestRefusedHelloMakesNoDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []string
@@ -37,7 +39,8 @@ func TestRefusedHelloMakesNoDirectory(t *testing.T) {
 		live(t, g, "s1")
 		defer g.Drain(context.Background())
 		tool := func(m *protocol.Hello) {
-			m.Tools = []protocol.Tool{{Name: "same", Description: "d", Parameters: protocol.Raw(`{}`)}}
+			m.Tools = []protocol.Tool{{Name: "same", Description: "d",
+				Parameters: protocol.Raw(`{}`)}}
 		}
 		first := connectWith(g, g.InstanceToken())
 		if code := first.helloAs("first", "s1", tool); code != "" {
@@ -72,9 +75,11 @@ func TestFileKeepsItsName(t *testing.T) {
 		isFirst := func(v adminapi.Session) bool { return v.ID == "s1" }
 		g.ReserveNames([]ReservedName{{Name: "Vault", Owner: "/home/me/providers", Match: isFirst}})
 		for who, token := range map[string]string{
-			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
+			"instance": g.InstanceToken(), "admin": g.AdminToken(),
+			"spawn": g.IssueSpawnToken("s1"),
 		} {
-			if code := connectWith(g, token).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
+			if code := connectWith(g, token).helloAs("vault",
+				"s1"); code != protocol.CodeUnauthorized {
 				t.Errorf("%s: %q, want %v", who, code, protocol.CodeUnauthorized)
 			}
 		}
@@ -86,7 +91,8 @@ func TestFileKeepsItsName(t *testing.T) {
 		g := New(Options{})
 		s := live(t, g, "s1")
 		defer g.Drain(context.Background())
-		spec := PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault", Owner: "/home/me/providers"}
+		spec := PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault",
+			Owner: "/home/me/providers"}
 		first := g.Issue(spec)
 		h := connectWith(g, first.Token())
 		if code := h.helloAs("wallet", "s1"); code != protocol.CodeUnauthorized ||
@@ -99,7 +105,8 @@ func TestFileKeepsItsName(t *testing.T) {
 		if code := h.helloAs("VAULT", "s1"); code != "" {
 			t.Fatalf("hello as VAULT: %v, want no error", h.errs[len(h.errs)-1])
 		}
-		h.conn.Receive(protocol.Append(nil, &protocol.Push{Level: protocol.LevelKeep, Event: "a secret"}))
+		h.conn.Receive(protocol.Append(nil, &protocol.Push{Level: protocol.LevelKeep,
+			Event: "a secret"}))
 		spec.Replaces = []*Pass{first}
 		second := g.Issue(spec)
 		if code := connectWith(g, second.Token()).helloAs("vault", "s1"); code != "" {
@@ -112,9 +119,11 @@ func TestFileKeepsItsName(t *testing.T) {
 			t.Errorf(`started again: %s, want ""`, code)
 		}
 		// Its streams are not those of a file that somebody else wrote.
-		otherSpec := PassSpec{Trust: TrustProject, Session: "s1", Name: "vault", Owner: "/project/.tapgw/providers"}
+		otherSpec := PassSpec{Trust: TrustProject, Session: "s1", Name: "vault",
+			Owner: "/project/.tapgw/providers"}
 		other := g.Issue(otherSpec)
-		if code := connectWith(g, other.Token()).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
+		if code := connectWith(g, other.Token()).helloAs("vault",
+			"s1"); code != protocol.CodeUnauthorized {
 			t.Errorf("a project's file of that name: %q, want %v", code, protocol.CodeUnauthorized)
 		}
 		if rows := s.History([]string{"vault@vault"}, 0, s.createdAt); len(rows) != 1 {
@@ -163,18 +172,21 @@ func TestConcurrencyIsTheOwners(t *testing.T) {
 		limit := func(n int) func(*protocol.Hello) {
 			return func(m *protocol.Hello) {
 				m.Concurrency = &protocol.Concurrency{Max: &n, Scope: scopeProvider}
-				m.Tools = []protocol.Tool{{Name: "t", Description: "d", Parameters: protocol.Raw(`{}`)}}
+				m.Tools = []protocol.Tool{{Name: "t", Description: "d",
+					Parameters: protocol.Raw(`{}`)}}
 			}
 		}
 		h := connectWith(g, g.InstanceToken())
 		if code := h.helloAs("vault", "s1", limit(3)); code != "" {
 			t.Fatalf("hello as vault to s1: %v, want no error", code)
 		}
-		if code := connectWith(g, g.IssueSpawnToken("s2")).helloAs("vault", "s2", limit(1)); code != "" {
+		if code := connectWith(g, g.IssueSpawnToken("s2")).helloAs("vault", "s2",
+			limit(1)); code != "" {
 			t.Fatalf("hello as vault to s2: %v, want no error", code)
 		}
 		for i := range 3 {
-			s.BeginCall(Call{Name: "t", Args: protocol.Raw(fmt.Sprintf(`{"n":%d}`, i))}, func(Outcome) {})
+			s.BeginCall(Call{Name: "t", Args: protocol.Raw(fmt.Sprintf(`{"n":%d}`, i))},
+				func(Outcome) {})
 		}
 		synctest.Wait()
 		if len(h.calls) != 3 {
@@ -194,7 +206,8 @@ func TestProviderToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code := connectWith(g, token).helloAs("vault", "s2"); code != protocol.CodeInvalidSession {
+		if code := connectWith(g, token).helloAs("vault",
+			"s2"); code != protocol.CodeInvalidSession {
 			t.Errorf("hello to another session: %q, want %v", code, protocol.CodeInvalidSession)
 		}
 		if code := connectWith(g, token).helloAs("vault", "s1"); code != "" {
@@ -211,8 +224,8 @@ func TestProviderToken(t *testing.T) {
 	})
 }
 
-// A gateway's events come under a thousand names at most. Those of its providers that were here without an event leave
-// room for others.
+// A gateway's events come under a thousand names at most. Those of its providers that were here
+// without an event leave room for others.
 func TestKeptNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
@@ -235,7 +248,8 @@ func TestKeptNames(t *testing.T) {
 		}
 		for i := range maxKeptNames {
 			if err := deliver(fmt.Sprintf("name%d", i)); err != nil {
-				t.Fatalf("event %d after %d guests that left: %v, want it in its stream", i, maxKeptNames, err)
+				t.Fatalf("event %d after %d guests that left: %v, want it in its stream", i,
+					maxKeptNames, err)
 			}
 		}
 		if err := deliver("more"); err == nil || err.Code != protocol.CodePayloadTooLarge {
@@ -247,15 +261,16 @@ func TestKeptNames(t *testing.T) {
 	})
 }
 
-// A tool's identity is that of its provider: a new process of it has the same, another provider has another, also one
-// that has the same name or the same token.
+// A tool's identity is that of its provider: a new process of it has the same, another provider has
+// another, also one that has the same name or the same token.
 func TestToolProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		s := live(t, g, "s1")
 		defer g.Drain(context.Background())
 		tool := func(m *protocol.Hello) {
-			m.Tools = []protocol.Tool{{Name: "deploy", Description: "d", Parameters: protocol.Raw(`{}`)}}
+			m.Tools = []protocol.Tool{{Name: "deploy", Description: "d",
+				Parameters: protocol.Raw(`{}`)}}
 		}
 		instance := func(m *protocol.Hello) { tool(m); m.Instance = "i" }
 		file := func(name string) string {
@@ -268,11 +283,15 @@ func TestToolProvider(t *testing.T) {
 			same              string // the step with the same identity
 		}{
 			{what: "a file's", token: file("alpha"), name: "alpha", hello: tool},
-			{what: "its next process", token: file("alpha"), name: "alpha", hello: tool, same: "a file's"},
-			{what: "its instance", token: file("alpha"), name: "alpha", hello: instance, same: "a file's"},
+			{what: "its next process", token: file("alpha"), name: "alpha", hello: tool,
+				same: "a file's"},
+			{what: "its instance", token: file("alpha"), name: "alpha", hello: instance,
+				same: "a file's"},
 			{what: "another file's", token: file("beta"), name: "beta", hello: tool},
-			{what: "a program's with the file's name", token: g.InstanceToken(), name: "alpha", hello: tool},
-			{what: "another program's with its token", token: g.InstanceToken(), name: "gamma", hello: tool},
+			{what: "a program's with the file's name", token: g.InstanceToken(), name: "alpha",
+				hello: tool},
+			{what: "another program's with its token", token: g.InstanceToken(), name: "gamma",
+				hello: tool},
 		} {
 			h := connectWith(g, step.token)
 			if code := h.helloAs(step.name, "s1", step.hello); code != "" {
@@ -287,8 +306,10 @@ func TestToolProvider(t *testing.T) {
 			} else if before == "" {
 				from[identity] = step.what
 			}
-			if _, meta := s.ToolProvider("list_" + step.name + "_instances"); meta != "" && meta != identity {
-				t.Errorf("%s: its list of instances has identity %q, want %q", step.what, meta, identity)
+			if _, meta := s.ToolProvider("list_" + step.name + "_instances"); meta != "" &&
+				meta != identity {
+				t.Errorf("%s: its list of instances has identity %q, want %q", step.what, meta,
+					identity)
 			}
 			h.conn.Closed()
 			synctest.Wait()

@@ -40,7 +40,8 @@ func (g *Gateway) Pairings() []adminapi.Pairing {
 	for c := range g.conns {
 		if p := c.pairing; p != nil {
 			views = append(views, adminapi.Pairing{
-				Provider: p.provider, Code: p.code, Session: p.session.id, ExpiresAt: p.expires.UTC(),
+				Provider: p.provider, Code: p.code, Session: p.session.id,
+				ExpiresAt: p.expires.UTC(),
 			})
 		}
 	}
@@ -59,8 +60,9 @@ func (c *Conn) pair(m *protocol.Auth) {
 		if c.opts.Origin != "" {
 			scope = fmt.Sprintf(" of this origin, or %d of all pages", maxPagePairings)
 		}
-		c.reportError(errorf(protocol.CodeRateLimited, "more than %d pairings a minute%s; retry in a minute",
-			protocol.MaxPairingsAMinute, scope))
+		c.reportError(errorf(protocol.CodeRateLimited,
+			"more than %d pairings a minute%s; retry in a minute", protocol.MaxPairingsAMinute,
+			scope))
 		return
 	}
 	g.mu.Lock()
@@ -70,14 +72,16 @@ func (c *Conn) pair(m *protocol.Auth) {
 	}
 	if s == nil || s.isEnding() {
 		g.mu.Unlock()
-		err := errorf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
+		err := errorf(protocol.CodeInvalidSession,
+			"there is no session to pair with yet; retry when one has started")
 		if m.Session != "" {
 			err = noSession(m.Session)
 		}
 		c.reportError(err)
 		return
 	}
-	p := &pairing{code: newPairingCode(), provider: "unnamed", session: s, expires: time.Now().Add(pairingLife)}
+	p := &pairing{code: newPairingCode(), provider: "unnamed", session: s,
+		expires: time.Now().Add(pairingLife)}
 	if protocol.ValidName(m.Name) {
 		p.name = protocol.NormalName(m.Name)
 		p.provider = p.name
@@ -91,7 +95,8 @@ func (c *Conn) pair(m *protocol.Auth) {
 	g.touch()
 	c.authTimer.Stop()
 	c.state.Store(int32(awaitPairing))
-	c.peer.Send(&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
+	c.peer.Send(
+		&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
 	g.mu.Unlock()
 	text := fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", p.provider, p.code)
 	s.show(adminapi.LogWarning, sourcePairing, text)
@@ -107,7 +112,8 @@ func newPairingCode() string {
 	return fmt.Sprintf("%06d", n)
 }
 
-// isPairingCode reports whether a code is the one that the connection waits for. Call with g.mu held.
+// isPairingCode reports whether a code is the one that the connection waits for. Call with g.mu
+// held.
 func (c *Conn) isPairingCode(code string) bool {
 	p := c.pairing
 	return p != nil && !p.session.isEnding() && !time.Now().After(p.expires) &&
@@ -155,6 +161,7 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g.addToken(token, id)
 	c.admit(id, token)
 	g.mu.Unlock()
-	p.session.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("provider %s was paired", p.provider))
+	p.session.note(adminapi.LogInfo, sourceGateway,
+		fmt.Sprintf("provider %s was paired", p.provider))
 	c.peer.Flush()
 }

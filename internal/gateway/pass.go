@@ -22,8 +22,8 @@ type PassSpec struct {
 	At string
 	// All allows it to bind all sessions at once, too.
 	All bool
-	// Match reports whether it may bind a session; nil: any. It must not block. With MatchLabels it needs only the id
-	// and the label, so that it judges sessions of other gateways, too.
+	// Match reports whether it may bind a session; nil: any. It must not block. With MatchLabels it
+	// needs only the id and the label, so that it judges sessions of other gateways, too.
 	Match       func(adminapi.Session) bool
 	MatchLabels bool
 	// Grants widen the trust: "transforms", "gates", "context", "questions".
@@ -38,16 +38,16 @@ type PassSpec struct {
 	// Owner says whose passes share the name and its streams: the author of the provider
 	// files, or another gateway.
 	Owner string
-	// Gateway is the gateway that the provider is connected to, of a cluster; "" for this one. Such a provider has no
-	// directory and names no files here.
+	// Gateway is the gateway that the provider is connected to, of a cluster; "" for this one. Such
+	// a provider has no directory and names no files here.
 	Gateway string
 	// Own says that the provider is a part of the gateway, for [adminapi.Provider].
 	Own bool
-	// Model says that the session's model decides when the provider injects. All such providers of a session count as
-	// one for the guard against loops, however often they are started.
+	// Model says that the session's model decides when the provider injects. All such providers of
+	// a session count as one for the guard against loops, however often they are started.
 	Model bool
-	// Budgeted says that something else bounds how often the provider injects: the guard against loops does not count
-	// it. Its injects are not the user's word.
+	// Budgeted says that something else bounds how often the provider injects: the guard against
+	// loops does not count it. Its injects are not the user's word.
 	Budgeted bool
 	// Refused is called with the error of each hello that is refused. It may be nil.
 	Refused func(error)
@@ -155,7 +155,8 @@ func (p *Pass) Name() string {
 	return ""
 }
 
-// conns are the connections with the pass whose providers have said hello. Call with Gateway.mu held.
+// conns are the connections with the pass whose providers have said hello. Call with Gateway.mu
+// held.
 func (p *Pass) conns() []*Conn {
 	return p.g.connsWhere(func(c *Conn) bool { return c.identity == p.identity })
 }
@@ -221,8 +222,8 @@ func (p *Pass) Revoke() {
 	closeAll(conns, protocol.CloseNormal, "stopped by the gateway")
 }
 
-// Replace adds a pass to those that this one replaces, as [PassSpec].Replaces does. It has no effect once a provider is
-// bound with this pass.
+// Replace adds a pass to those that this one replaces, as [PassSpec].Replaces does. It has no
+// effect once a provider is bound with this pass.
 func (p *Pass) Replace(old *Pass) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -267,8 +268,8 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, rebound []*Session
 	id.replaces = nil
 }
 
-// notifyBound notes that a provider is bound, and calls Bound of the [PassSpec] the first time. Call with Gateway.mu
-// held.
+// notifyBound notes that a provider is bound, and calls Bound of the [PassSpec] the first time.
+// Call with Gateway.mu held.
 func (id *identity) notifyBound() {
 	if !id.wasBound && id.Bound != nil {
 		id.Bound()

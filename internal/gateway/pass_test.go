@@ -44,9 +44,11 @@ func connectWith(g *Gateway, token string) *holder {
 // hello sends a hello with these tools.
 func (h *holder) hello(session string, tools ...string) {
 	version := protocol.Version
-	m := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: session, Tools: []protocol.Tool{}}
+	m := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: session,
+		Tools: []protocol.Tool{}}
 	for _, name := range tools {
-		m.Tools = append(m.Tools, protocol.Tool{Name: name, Description: "d", Parameters: protocol.Raw(`{}`)})
+		m.Tools = append(m.Tools, protocol.Tool{Name: name, Description: "d",
+			Parameters: protocol.Raw(`{}`)})
 	}
 	h.conn.Receive(protocol.Append(nil, m))
 }
@@ -97,7 +99,8 @@ func TestPassReplaces(t *testing.T) {
 				next := connectWith(g, second.Token())
 				next.hello(session, "b", "list_p_x/") // refused: nothing has changed
 				if got := toolNames(s); got != "a b " || len(next.errs) != 1 {
-					t.Fatalf(`after a refused hello: %q, %v, want "a b " and one error`, got, next.errs)
+					t.Fatalf(`after a refused hello: %q, %v, want "a b " and one error`, got,
+						next.errs)
 				}
 				next.hello(session, "b", "c")
 				if !second.IsBound() {
@@ -117,7 +120,8 @@ func TestPassReplaces(t *testing.T) {
 					t.Fatal("drained with a call in flight, want it to wait for the call")
 				default:
 				}
-				old.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)}))
+				old.conn.Receive(protocol.Append(nil,
+					&protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)}))
 				if o := <-result; o.Failed() {
 					t.Errorf("the call that was running: %s, want success", o.Error)
 				}
@@ -151,18 +155,23 @@ func TestPassOpens(t *testing.T) {
 		code    protocol.Code // "": bound
 	}{
 		{"its session", PassSpec{Trust: TrustProject, Session: "s1"}, "s1", ""},
-		{"another", PassSpec{Trust: TrustProject, Session: "s1"}, "s2", protocol.CodeInvalidSession},
+		{"another", PassSpec{Trust: TrustProject, Session: "s1"}, "s2",
+			protocol.CodeInvalidSession},
 		{"all without the grant", PassSpec{Trust: TrustProject}, "all", protocol.CodeUnauthorized},
 		{"all", PassSpec{Trust: TrustExternal, All: true}, "all", ""},
 		{
 			"one that matches",
-			PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }},
+			PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool {
+				return v.Label == "label-s2"
+			}},
 			"s2",
 			"",
 		},
 		{
 			"one that does not",
-			PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }},
+			PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool {
+				return v.Label == "label-s2"
+			}},
 			"s1",
 			protocol.CodeInvalidSession,
 		},
@@ -207,7 +216,8 @@ func TestToolPolicy(t *testing.T) {
 			t.Errorf("timeout %d ms, want 60000", ms)
 		}
 		h.conn.Receive(protocol.Append(nil, &protocol.ToolsUpdate{
-			Tools:  []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}},
+			Tools: []protocol.Tool{{Name: "get_b", Description: "d",
+				Parameters: protocol.Raw(`{}`)}},
 			Remove: []string{"get_a"},
 		}))
 		if got := toolNames(s); got != "x_get_b " {
@@ -226,7 +236,8 @@ func TestToolPolicy(t *testing.T) {
 			if c.Tool != "get_b" {
 				t.Errorf(`called as %q, want "get_b"`, c.Tool)
 			}
-			h.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)}))
+			h.conn.Receive(protocol.Append(nil,
+				&protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)}))
 			if o := <-results; o.Failed() {
 				t.Errorf("the call: %s, want success", o.Error)
 			}

@@ -11,7 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// patientHost takes no injects while why is set. A test changes it only while the session's worker waits.
+// patientHost takes no injects while why is set. A test changes it only while the session's worker
+// waits.
 type patientHost struct {
 	quietHost
 	why  string
@@ -38,7 +39,8 @@ func newPatient(t *testing.T) (*pushing, *patientHost) {
 	return &pushing{t: t, g: g, s: s, c: c, p: p}, h
 }
 
-// An idle session whose host can't take injects keeps them, says why in the receipt, and gives them when it can.
+// An idle session whose host can't take injects keeps them, says why in the receipt, and gives them
+// when it can.
 func TestInjectsWaitForPatientHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, h := newPatient(t)
@@ -49,7 +51,8 @@ func TestInjectsWaitForPatientHost(t *testing.T) {
 			t.Fatalf("the host got %+v, want nothing yet", h.sent)
 		}
 		begun := time.Now()
-		r, err := x.s.Push(t.Context(), "admin", &protocol.Push{Level: protocol.LevelInject, Event: "by hand"})
+		r, err := x.s.Push(t.Context(), "admin", &protocol.Push{Level: protocol.LevelInject,
+			Event: "by hand"})
 		if err != nil || r.Fate != adminapi.FateQueued || time.Since(begun) > 0 {
 			t.Fatalf("Push: %+v, %v after %v, want queued at once", r, err, time.Since(begun))
 		}
@@ -65,7 +68,8 @@ func TestInjectsWaitForPatientHost(t *testing.T) {
 	})
 }
 
-// A host may take what waits itself. That counts as delivered, and against a provider that never stops.
+// A host may take what waits itself. That counts as delivered, and against a provider that never
+// stops.
 func TestTakeInject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, _ := newPatient(t)
@@ -107,13 +111,15 @@ func (x *pushing) lastAck() (last protocol.Ack) {
 	return last
 }
 
-// A session whose agent works already waits for the providers that are on their way, and not for others.
+// A session whose agent works already waits for the providers that are on their way, and not for
+// others.
 func TestAwaitProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		t.Cleanup(func() { g.Drain(context.Background()) })
 		register := func(id string) *Session {
-			s, err := g.Register(SessionSpec{ID: id, CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+			s, err := g.Register(SessionSpec{ID: id, CWD: "/c"}, HostInfo{Kind: "test"},
+				quietHost{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +137,8 @@ func TestAwaitProviders(t *testing.T) {
 			t.Errorf("without providers: %v, want no wait", took)
 		}
 		connectProvider(t, g, `"name":"other"`) // of s1
-		c := g.Connect(&inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}, ConnOptions{})
+		c := g.Connect(&inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})},
+			ConnOptions{})
 		t.Cleanup(c.Closed)
 		c.Receive(fmt.Appendf(nil, `{"type":"auth","token":%q}`, g.AdminToken()))
 		c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"all","name":"gate"}`))

@@ -33,7 +33,8 @@ func (e *echo) Flush() {
 	ids := e.pending
 	e.pending = e.pending[:0]
 	for _, id := range ids {
-		e.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: id, Data: protocol.Raw(`"Hello, Alice!"`)}))
+		e.conn.Receive(protocol.Append(nil,
+			&protocol.ToolResult{ID: id, Data: protocol.Raw(`"Hello, Alice!"`)}))
 	}
 }
 
@@ -54,8 +55,10 @@ func joined(tb testing.TB) (*Gateway, *Session, *echo) {
 	e.conn = g.Connect(e, ConnOptions{})
 	e.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 	version := protocol.Version
-	e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
+	e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version,
+		Session: "s1",
+		Tools: []protocol.Tool{{Name: "greet", Description: "d",
+			Parameters: protocol.Raw(greetSchema)}}}))
 	if e.acks != 1 {
 		tb.Fatalf("the provider got %d acks, want one: it is bound", e.acks)
 	}
@@ -101,7 +104,8 @@ func TestStopOnce(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		if err := s.Stop(ctx, "impatient"); err == nil || time.Since(start) != time.Second {
-			t.Errorf("an impatient one: %v after %s, want an error and %s", err, time.Since(start), time.Second)
+			t.Errorf("an impatient one: %v after %s, want an error and %s", err, time.Since(start),
+				time.Second)
 		}
 		e.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{}))
 		for range 4 {
@@ -155,7 +159,8 @@ func TestQueuedInjectSettles(t *testing.T) {
 		s.Busy()
 		receipt := make(chan Receipt)
 		go func() {
-			r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelInject, Event: "e"})
+			r, err := s.PushAndWait(context.Background(), "p",
+				&protocol.Push{Level: protocol.LevelInject, Event: "e"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -166,7 +171,8 @@ func TestQueuedInjectSettles(t *testing.T) {
 		synctest.Wait()
 		e.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{}))
 		if r := <-receipt; r.Fate != adminapi.FateDropped || !strings.Contains(r.Reason, "ended") {
-			t.Errorf("the receipt is %+v, want %v with ended in its reason", r, adminapi.FateDropped)
+			t.Errorf("the receipt is %+v, want %v with ended in its reason", r,
+				adminapi.FateDropped)
 		}
 	})
 }
@@ -177,7 +183,8 @@ func TestPushAndWait(t *testing.T) {
 		_, s, _ := joined(t)
 		done := make(chan Receipt)
 		go func() {
-			r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelInject, Event: "e"})
+			r, err := s.PushAndWait(context.Background(), "p",
+				&protocol.Push{Level: protocol.LevelInject, Event: "e"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -206,7 +213,8 @@ func TestPushAndWait(t *testing.T) {
 			!strings.Contains(err.Error(), "provider: ") {
 			t.Errorf(`a bad name: %v, want an error and "provider: " in it`, err)
 		}
-		if _, err := s.Push(context.Background(), "p", &protocol.Push{Level: protocol.LevelKeep}); err == nil ||
+		if _, err := s.Push(context.Background(), "p",
+			&protocol.Push{Level: protocol.LevelKeep}); err == nil ||
 			!strings.Contains(err.Error(), "push.event: ") {
 			t.Errorf(`no event: %v, want an error and "push.event: " in it`, err)
 		}
@@ -219,7 +227,8 @@ func TestSchemaCache(t *testing.T) {
 	tools := make([]*tool, 3*schemasKept)
 	for i := range tools {
 		tools[i] = &tool{
-			Tool: protocol.Tool{Parameters: protocol.Raw(fmt.Sprintf(`{"properties":{"p%d":{"type":"integer"}}}`, i))},
+			Tool: protocol.Tool{Parameters: protocol.Raw(
+				fmt.Sprintf(`{"properties":{"p%d":{"type":"integer"}}}`, i))},
 		}
 	}
 	for i, x := range tools {
@@ -242,7 +251,8 @@ func TestSchemaCache(t *testing.T) {
 	if err != nil || first == nil {
 		t.Errorf("one that was forgotten: %v, want it compiled again", err)
 	}
-	if _, err := c.get(&tool{Tool: protocol.Tool{Parameters: protocol.Raw(`{"type":7}`)}}); err == nil {
+	if _, err := c.get(
+		&tool{Tool: protocol.Tool{Parameters: protocol.Raw(`{"type":7}`)}}); err == nil {
 		t.Error("a schema of type 7 compiled, want an error")
 	}
 }
@@ -281,7 +291,8 @@ func TestUpdateOfAllKeepsTheLimit(t *testing.T) {
 	defs := func(from, n int) []protocol.Tool {
 		list := make([]protocol.Tool, n)
 		for i := range list {
-			list[i] = protocol.Tool{Name: fmt.Sprintf("x%d", from+i), Description: "d", Parameters: protocol.Raw("{}")}
+			list[i] = protocol.Tool{Name: fmt.Sprintf("x%d", from+i), Description: "d",
+				Parameters: protocol.Raw("{}")}
 		}
 		return list
 	}
@@ -290,7 +301,8 @@ func TestUpdateOfAllKeepsTheLimit(t *testing.T) {
 	c.Receive(
 		protocol.Append(
 			nil,
-			&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all", Tools: defs(0, 100)},
+			&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all",
+				Tools: defs(0, 100)},
 		),
 	)
 	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{SessionID: "s1", Tools: defs(0, 1)}))
@@ -298,11 +310,14 @@ func TestUpdateOfAllKeepsTheLimit(t *testing.T) {
 		t.Fatalf("faults: %v, want none", faults)
 	}
 	// One more fits the session's list of one, not the common one of 100.
-	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{}, RequestID: "r"}))
-	if len(faults) != 1 || faults[0].Code != protocol.CodePayloadTooLarge || faults[0].RequestID != "r" {
+	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{},
+		RequestID: "r"}))
+	if len(faults) != 1 || faults[0].Code != protocol.CodePayloadTooLarge ||
+		faults[0].RequestID != "r" {
 		t.Fatalf("faults: %v, want one %v for request r", faults, protocol.CodePayloadTooLarge)
 	}
-	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{"x0"}, RequestID: "r"}))
+	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{Tools: defs(100, 1),
+		Remove: []string{"x0"}, RequestID: "r"}))
 	if len(faults) != 1 {
 		t.Fatalf("more faults: %v, want one", faults[1:])
 	}
@@ -337,10 +352,13 @@ func TestLocalSession(t *testing.T) {
 		e.conn = g.Connect(e, ConnOptions{})
 		e.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 		version := protocol.Version
-		e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: s.ID(),
-			Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
+		e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version,
+			Session: s.ID(),
+			Tools: []protocol.Tool{{Name: "greet", Description: "d",
+				Parameters: protocol.Raw(greetSchema)}}}))
 		var calls []string
-		for _, prompt := range []string{"hello", `call:greet {"name":"Alice"}`, `call:greet {"name":1}`,
+		for _, prompt := range []string{"hello", `call:greet {"name":"Alice"}`,
+			`call:greet {"name":1}`,
 			`call:greet {"name":`, "call:nothing"} {
 			cursor, err := s.Prompt(t.Context(), Prompt{Text: prompt})
 			if err != nil {
@@ -357,11 +375,14 @@ func TestLocalSession(t *testing.T) {
 				}
 			}
 			if last := lines[len(lines)-1]; last.Event.Callback != OnIdle {
-				t.Errorf("%s: the last callback is %s, want %s", prompt, last.Event.Callback, OnIdle)
+				t.Errorf("%s: the last callback is %s, want %s", prompt, last.Event.Callback,
+					OnIdle)
 			}
 		}
-		if got := strings.Join(calls, "; "); got != "Hello, Alice!; INVALID_ARGUMENTS; INVALID_ARGUMENTS; NOT_FOUND" {
-			t.Errorf("calls: %s, want %q", got, "Hello, Alice!; INVALID_ARGUMENTS; INVALID_ARGUMENTS; NOT_FOUND")
+		if got := strings.Join(calls,
+			"; "); got != "Hello, Alice!; INVALID_ARGUMENTS; INVALID_ARGUMENTS; NOT_FOUND" {
+			t.Errorf("calls: %s, want %q", got,
+				"Hello, Alice!; INVALID_ARGUMENTS; INVALID_ARGUMENTS; NOT_FOUND")
 		}
 		e.conn.Closed()
 		g.Drain(context.Background())

@@ -25,8 +25,8 @@ type PersistentStarter interface {
 	Delete(ctx context.Context, id string) error
 }
 
-// MayReturn reports whether a session of a kind of host may come back under its id after its end: one that is kept on
-// disk, or one of another program, which may register it again.
+// MayReturn reports whether a session of a kind of host may come back under its id after its end:
+// one that is kept on disk, or one of another program, which may register it again.
 func (g *Gateway) MayReturn(kind string) bool {
 	starter, isOwn := g.o.Starters[kind]
 	_, keeps := starter.(PersistentStarter)
@@ -80,7 +80,9 @@ func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.
 			views[i].State = adminapi.PersistedLive
 		}
 	}
-	slices.SortStableFunc(views, func(a, b adminapi.Persisted) int { return b.UsedAt.Compare(a.UsedAt) })
+	slices.SortStableFunc(views, func(a, b adminapi.Persisted) int {
+		return b.UsedAt.Compare(a.UsedAt)
+	})
 	if f.Last > 0 && len(views) > f.Last {
 		views = views[:f.Last]
 	}
@@ -93,16 +95,21 @@ func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Sess
 	if _, live := g.Session(id); live {
 		return nil, errorf(protocol.CodeInvalidState, "session %q runs in this gateway already", id)
 	}
-	return forPersisted(g, id, func(k PersistentStarter) (*Session, error) { return k.Resume(ctx, g, id, r) })
+	return forPersisted(g, id, func(k PersistentStarter) (*Session, error) {
+		return k.Resume(ctx, g, id, r)
+	})
 }
 
 // DeletePersisted removes a session from the disk, for good. The error is INVALID_STATE if
 // it runs in this gateway, INVALID_SESSION if it is not on disk, or that of its starter.
 func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
 	if _, live := g.Session(id); live {
-		return errorf(protocol.CodeInvalidState, "session %q runs in this gateway: stop it first", id)
+		return errorf(protocol.CodeInvalidState, "session %q runs in this gateway: stop it first",
+			id)
 	}
-	_, err := forPersisted(g, id, func(k PersistentStarter) (struct{}, error) { return struct{}{}, k.Delete(ctx, id) })
+	_, err := forPersisted(g, id, func(k PersistentStarter) (struct{}, error) {
+		return struct{}{}, k.Delete(ctx, id)
+	})
 	return err
 }
 

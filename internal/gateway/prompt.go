@@ -125,7 +125,8 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 		return current
 	}
 	p.transformRequests[id] = answer
-	p.peer.Send(&protocol.TransformRequest{CallID: id.String(), SessionID: s.id, Section: section, Current: current})
+	p.peer.Send(&protocol.TransformRequest{CallID: id.String(), SessionID: s.id, Section: section,
+		Current: current})
 	p.mu.Unlock()
 	p.peer.Flush()
 	timer := time.NewTimer(protocol.TransformTimeout)
@@ -137,7 +138,8 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 		}
 	case <-timer.C:
 		s.note(adminapi.LogWarning, sourceGateway,
-			"provider "+p.name+" did not answer in time how section "+section+" is to read; it stays as it is")
+			"provider "+p.name+" did not answer in time how section "+section+
+				" is to read; it stays as it is")
 	case <-ctx.Done():
 	}
 	p.mu.Lock()

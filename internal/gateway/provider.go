@@ -68,7 +68,8 @@ type tool struct {
 	timeout       time.Duration
 	check         bool   // arguments are checked against the schema
 	slots         *slots // nil: no limit
-	alone         *route // in all sessions; nil where the provider has instances, which share routes
+	// in all sessions; nil where the provider has instances, which share routes
+	alone *route
 }
 
 // take makes a copy of a tool that is the provider's.
@@ -139,7 +140,8 @@ func newProvider(c *Conn, m *protocol.Hello, restore *reconnectMemory) *Provider
 	p.lastActive.Store(time.Now().UnixNano())
 	switch {
 	case restore != nil:
-		p.id, p.records, p.latencies = restore.provider.id, restore.provider.records, restore.provider.latencies
+		p.id, p.records, p.latencies = restore.provider.id, restore.provider.records,
+			restore.provider.latencies
 	case c.provider != nil:
 		p.id, p.records, p.latencies = c.provider.id, c.provider.records, c.provider.latencies
 	default:
@@ -198,9 +200,10 @@ func (p *Provider) view(c *Conn) adminapi.Provider {
 	inFlight := len(p.pending)
 	p.mu.Unlock()
 	v := adminapi.Provider{
-		ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
-		Session: p.onlySession(), Tools: p.base.toolCount(), InFlight: inFlight, ConnectedAt: p.connectedAt.UTC(),
-		Own: c.identity.Own, Gateway: p.gateway,
+		ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust),
+		State:   state(c.state.Load()).String(),
+		Session: p.onlySession(), Tools: p.base.toolCount(), InFlight: inFlight,
+		ConnectedAt: p.connectedAt.UTC(), Own: c.identity.Own, Gateway: p.gateway,
 	}
 	if p.all {
 		v.Session = protocol.AllSessions

@@ -23,21 +23,24 @@ type pushSource struct {
 	kept     *KeptEvent
 }
 
-// isModel reports whether the session's model decides when the source injects, see [PassSpec].Model.
+// isModel reports whether the session's model decides when the source injects, see
+// [PassSpec].Model.
 func (s pushSource) isModel() bool { return s.pass != nil && s.pass.Model }
 
-// isBudgeted reports whether the guard against loops leaves the source out, see [PassSpec].Budgeted.
+// isBudgeted reports whether the guard against loops leaves the source out, see
+// [PassSpec].Budgeted.
 func (s pushSource) isBudgeted() bool { return s.pass != nil && s.pass.Budgeted }
 
-// modelPushers is before the name in the id of a source that the model starts. It has one id however often it is
-// started. A space is in no other id.
+// modelPushers is before the name in the id of a source that the model starts. It has one id
+// however often it is started. A space is in no other id.
 const modelPushers = "model "
 
 // push handles a provider's push (docs/protocol.md, "Pushes"): it finds the sessions that the push
 // is about. Without one, it stores the event for the next session.
 func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
-	source := pushSource{id: p.id, name: p.name, pass: c.identity, isPerson: p.mayAnswer && m.Prompt != ""}
+	source := pushSource{id: p.id, name: p.name, pass: c.identity, isPerson: p.mayAnswer &&
+		m.Prompt != ""}
 	if source.isModel() {
 		source.id = modelPushers + p.name
 	}
@@ -49,11 +52,13 @@ func (c *Conn) push(m *protocol.Push) {
 	case err != nil:
 	case p.all && m.SessionID == "" && !m.Broadcast:
 		err = errorf(protocol.CodeInvalidSession,
-			"push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)")
+			"push.sessionId: is required of a provider that is bound to all sessions (or "+
+				"\"broadcast\": true)")
 	case g.keeps(source, m.Stream) && (len(bindings) > 0 || p.all):
 		isKept = true
 	case len(bindings) == 0 && len(g.sessions) > 0:
-		err = errorf(protocol.CodeInvalidSession, "push.broadcast: this provider is bound to no session now")
+		err = errorf(protocol.CodeInvalidSession,
+			"push.broadcast: this provider is bound to no session now")
 	case len(bindings) == 0:
 		if stored, err = g.addWaitingEvent(source, m); err != nil {
 			err.Message = "push.broadcast: " + err.Message
@@ -94,7 +99,9 @@ func (s *Session) Push(ctx context.Context, from string, m *protocol.Push) (Rece
 
 // PushForAgent is [Session.Push] for an agent that is no session host, such as an MCP client. Its
 // injects are not the user's word, so that a loop of such injects is paused.
-func (s *Session) PushForAgent(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
+func (s *Session) PushForAgent(
+	ctx context.Context, from string, m *protocol.Push,
+) (Receipt, error) {
 	return s.pushAs(ctx, from, m, false, false)
 }
 
@@ -109,7 +116,9 @@ func (s *Session) PushAndWait(ctx context.Context, from string, m *protocol.Push
 // before it reports the inject as queued.
 const injectGrace = time.Second
 
-func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wait, isPerson bool) (Receipt, error) {
+func (s *Session) pushAs(
+	ctx context.Context, from string, m *protocol.Push, wait, isPerson bool,
+) (Receipt, error) {
 	from, err := checkAdminPush(from, m)
 	if err != nil {
 		return Receipt{}, err
@@ -158,14 +167,17 @@ func checkAdminPush(from string, m *protocol.Push) (name string, err error) {
 	}
 	if !protocol.ValidName(from) {
 		return "", errorf(protocol.CodeInvalidJSON,
-			"provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from)
+			"provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a "+
+				"letter or digit", from)
 	}
 	return protocol.NormalName(from), nil
 }
 
 // receivePush is the entry of every push into a session: it stores the event and
 // begins its delivery. report gets the last receipt of a queued inject.
-func (s *Session) receivePush(source pushSource, m *protocol.Push, report func(Receipt)) (Receipt, *protocol.Error) {
+func (s *Session) receivePush(
+	source pushSource, m *protocol.Push, report func(Receipt),
+) (Receipt, *protocol.Error) {
 	span := s.startPush(source, m)
 	r, err := s.acceptPush(source, m, report, span)
 	if !isRetry(source, err) {
@@ -196,14 +208,16 @@ type pushedEvent struct {
 // filterPush asks the stream's filter about a push. A filter that is set meanwhile
 // counts for the next push.
 func (s *Session) filterPush(source pushSource, m *protocol.Push) *pushedEvent {
-	e := &pushedEvent{source: source, push: m, spelling: cmp.Or(m.Stream, source.name), text: cmp.Or(m.Event, m.Prompt)}
+	e := &pushedEvent{source: source, push: m, spelling: cmp.Or(m.Stream, source.name),
+		text: cmp.Or(m.Event, m.Prompt)}
 	e.key = streamKey{protocol.NormalName(e.spelling), source.name}
 	undecided := func() { s.g.reportUndecided("filter", source.name) }
 	f := s.streams.filterOf(e.key)
 	if e.level, e.rule = f.outcome(e.text, m.Level, undecided); e.rule >= 0 {
 		e.pattern = f[e.rule].text
 	}
-	e.isInject = e.level == protocol.LevelInject || m.Prompt != "" && e.level != protocol.OutcomeDrop
+	e.isInject = e.level == protocol.LevelInject || m.Prompt != "" &&
+		e.level != protocol.OutcomeDrop
 	return e
 }
 
@@ -253,7 +267,8 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	if e.isInject && s.info.Send {
 		ps.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
 			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event),
-			traceparent: span.Traceparent, report: s.recordingFate(e, report, span)}, s.g.InjectQuiet())
+			traceparent: span.Traceparent, report: s.recordingFate(e, report, span)},
+			s.g.InjectQuiet())
 		r.Fate = adminapi.FateQueued
 	}
 	// A push with a prompt starts a turn at level keep too, without a line.
@@ -289,7 +304,8 @@ func (s *Session) checkPush(p *pusher, e *pushedEvent) *protocol.Error {
 		return tooManyPushes(s.id)
 	case e.isInject && p.queued >= protocol.MaxQueuedInjects:
 		return &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id,
-			Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxQueuedInjects)}
+			Message: fmt.Sprintf("%d injects wait for the session to become idle already",
+				protocol.MaxQueuedInjects)}
 	}
 	return nil
 }
@@ -331,7 +347,8 @@ type pushReceipts struct {
 }
 
 func newPushReceipts(c *Conn, m *protocol.Push, session string) *pushReceipts {
-	return &pushReceipts{conn: c, requestID: m.RequestID, session: session, stream: changedName(m.Stream)}
+	return &pushReceipts{conn: c, requestID: m.RequestID, session: session,
+		stream: changedName(m.Stream)}
 }
 
 func (r *pushReceipts) reportFirst(first Receipt) {

@@ -25,7 +25,8 @@ type pushing struct {
 
 func newPushing(t *testing.T) *pushing {
 	g := New(Options{})
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "test", Send: true}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"},
+		HostInfo{Kind: "test", Send: true}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,8 @@ func newPushing(t *testing.T) *pushing {
 func (x *pushing) inject() (last *protocol.Ack) {
 	x.t.Helper()
 	x.n++
-	x.c.Receive(fmt.Appendf(nil, `{"type":"push","level":"inject","event":"e%d","requestId":"r%d"}`, x.n, x.n))
+	x.c.Receive(fmt.Appendf(nil, `{"type":"push","level":"inject","event":"e%d","requestId":"r%d"}`,
+		x.n, x.n))
 	synctest.Wait()
 	for _, m := range x.p.drain() {
 		if a, ok := m.(*protocol.Ack); ok {
@@ -99,11 +101,14 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 			sleep(DefaultInjectQuiet - time.Millisecond)
 			a := x.inject()
 			if a.Fate != string(adminapi.FateSurfaced) ||
-				!strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
-				t.Errorf("%s: %s, want %s until the user speaks", a.Fate, a.Reason, adminapi.FateSurfaced)
+				!strings.Contains(a.Reason,
+					"until the user speaks or it has injected nothing for 10m0s") {
+				t.Errorf("%s: %s, want %s until the user speaks", a.Fate, a.Reason,
+					adminapi.FateSurfaced)
 			}
 		}
-		if w := x.warnings(); len(w) != 1 || !strings.Contains(w[0], "provider ci injected 4 times") {
+		if w := x.warnings(); len(w) != 1 ||
+			!strings.Contains(w[0], "provider ci injected 4 times") {
 			t.Errorf(`warnings: %q, want 1 of them and "provider ci injected 4 times" in it`, w)
 		}
 		if n := x.g.Stats().PausedInjects.Load(); n != 4 {
@@ -121,13 +126,15 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 	})
 }
 
-// TestBudgetedInjects: a provider with a budget of its own is not paused, and ends no other's pause.
+// TestBudgetedInjects: a provider with a budget of its own is not paused, and ends no other's
+// pause.
 func TestBudgetedInjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
 		x.injects(protocol.MaxInjectCycles+1, adminapi.FateDelivered)
 		x.injects(1, adminapi.FateSurfaced)
-		pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "goals", Owner: "goals", Budgeted: true})
+		pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "goals",
+			Owner: "goals", Budgeted: true})
 		p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
 		c := x.g.Connect(p, ConnOptions{})
 		defer c.Closed()
@@ -142,20 +149,22 @@ func TestBudgetedInjects(t *testing.T) {
 	})
 }
 
-// What the session's model starts is one streak, under whatever name and however often it is started. It is none of
-// others.
+// What the session's model starts is one streak, under whatever name and however often it is
+// started. It is none of others.
 func TestModelsInjectsAreOneStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
 		inject := func(name string) adminapi.Fate {
 			t.Helper()
-			pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: name, Owner: "tap", Model: true})
+			pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: name, Owner: "tap",
+				Model: true})
 			defer pass.Revoke()
 			p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
 			c := x.g.Connect(p, ConnOptions{})
 			defer c.Closed()
 			c.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
-			c.Receive(fmt.Appendf(nil, `{"type":"hello","protocolVersion":2,"session":"s1","name":%q}`, name))
+			c.Receive(fmt.Appendf(nil,
+				`{"type":"hello","protocolVersion":2,"session":"s1","name":%q}`, name))
 			p.drain()
 			ci, inbox := x.c, x.p
 			defer func() { x.c, x.p = ci, inbox }()
@@ -188,11 +197,13 @@ func TestModelsInjectsAreOneStreak(t *testing.T) {
 	})
 }
 
-// What a pass withdraws is not given to the session, and its place in the queue is free. What others inject stays.
+// What a pass withdraws is not given to the session, and its place in the queue is free. What
+// others inject stays.
 func TestWithdrawnInjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
-		s, err := x.g.Register(SessionSpec{ID: "s2"}, HostInfo{Kind: "test", Send: true}, quietHost{})
+		s, err := x.g.Register(SessionSpec{ID: "s2"}, HostInfo{Kind: "test", Send: true},
+			quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +211,8 @@ func TestWithdrawnInjects(t *testing.T) {
 		if _, err := x.s.Prompt(t.Context(), Prompt{Text: "work"}); err != nil {
 			t.Fatal(err)
 		}
-		pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "goals", Owner: "goals"})
+		pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "goals",
+			Owner: "goals"})
 		p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
 		c := x.g.Connect(p, ConnOptions{})
 		c.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
@@ -244,7 +256,8 @@ func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 			t.Helper()
 			r, err := x.s.Push(t.Context(), "tapctl", &protocol.Push{Level: level, Event: "look"})
 			if err != nil || r.Fate != want {
-				t.Errorf("%s: %s %s %v, want no error and Fate %s", level, r.Fate, r.Reason, err, want)
+				t.Errorf("%s: %s %s %v, want no error and Fate %s", level, r.Fate, r.Reason, err,
+					want)
 			}
 			x.s.Idle()
 			synctest.Wait()
@@ -268,10 +281,13 @@ func TestEventsWaitForASession(t *testing.T) {
 		defer g.Drain(context.Background())
 		var last time.Time
 		for i := range maxWaitingEvents + 5 {
-			r, err := g.StoreEvent(t.Context(), "ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds",
-				Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
-			if err != nil || r.Fate != adminapi.FateStored || !strings.Contains(r.Reason, "kept for the next one") {
-				t.Fatalf("the receipt is %+v, %v, want %v for the next session", r, err, adminapi.FateStored)
+			r, err := g.StoreEvent(t.Context(), "ci", &protocol.Push{Level: protocol.LevelKeep,
+				Stream: "Builds",
+				Event:  fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
+			if err != nil || r.Fate != adminapi.FateStored ||
+				!strings.Contains(r.Reason, "kept for the next one") {
+				t.Fatalf("the receipt is %+v, %v, want %v for the next session", r, err,
+					adminapi.FateStored)
 			}
 			if i == maxWaitingEvents+4 {
 				last = time.Now()
@@ -281,21 +297,25 @@ func TestEventsWaitForASession(t *testing.T) {
 		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"},
 			{Level: protocol.LevelKeep, Prompt: "p"}} {
 			if _, err := g.StoreEvent(t.Context(), "ci", m); err == nil {
-				t.Errorf("StoreEvent of %+v: no error, want one: only keep without a prompt can wait", m)
+				t.Errorf(
+					"StoreEvent of %+v: no error, want one: only keep without a prompt can wait", m)
 			}
 		}
 		sleep(time.Hour)
-		first, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+		first, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"},
+			quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := g.Register(SessionSpec{ID: "s2", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+		second, err := g.Register(SessionSpec{ID: "s2", CWD: "/c"}, HostInfo{Kind: "test"},
+			quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		rows := first.History(nil, 0, time.Time{})
 		if len(rows) != maxWaitingEvents || rows[0].Event != fmt.Sprint(maxWaitingEvents+4) ||
-			rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
+			rows[0].Stream != "builds" || !rows[0].TS.Equal(last) ||
+			string(rows[0].Metadata) != `{"n":1}` {
 			t.Errorf(
 				"%d rows, the newest %+v, want %d, the newest the last one with its stream, time and metadata",
 				len(rows), rows[0], maxWaitingEvents,

@@ -57,7 +57,8 @@ type Question struct {
 // Answer is a person's answer to a [Question]: a decision, a text or content, by the
 // question's kind. A host gets only answers that [Session.Answer] has checked.
 type Answer struct {
-	Decision string       // of a permission; adminapi.DecideDeny for an input or a form that was declined
+	// of a permission; adminapi.DecideDeny for an input or a form that was declined
+	Decision string
 	Text     string       // of an input; with a denial: the reason, for the model
 	Content  protocol.Raw // of a form: an object
 	Person   string       // the person that answered, for the timeline; "" shows "the user"
@@ -109,8 +110,10 @@ func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQ
 	// Escapes are spelt out, not removed, so that a person sees all that they allow.
 	message, detail := visible.Controls(q.Message), visible.Text(q.Detail)
 	if n := len(message) + len(detail); q.Kind == adminapi.QuestionPermission && n > maxPermission {
-		return nil, fmt.Errorf("the request is %d bytes long, and nobody is asked to allow more than %d at once: "+
-			"make it smaller", n, maxPermission)
+		return nil,
+			fmt.Errorf(
+				"the request is %d bytes long, and nobody is asked to allow more than %d at once: "+
+					"make it smaller", n, maxPermission)
 	}
 	now := time.Now().UTC()
 	qs.mu.Lock()
@@ -126,8 +129,10 @@ func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQ
 	}
 	qs.count++
 	w.view = adminapi.Question{
-		ID: fmt.Sprintf("%s%d", qs.prefix, qs.count), Session: s.id, Kind: q.Kind, Message: message, Detail: detail,
-		Choices: q.Choices, Freeform: q.Kind == adminapi.QuestionInput && q.Free, Schema: json.RawMessage(q.Schema),
+		ID: fmt.Sprintf("%s%d", qs.prefix, qs.count), Session: s.id, Kind: q.Kind, Message: message,
+		Detail:  detail,
+		Choices: q.Choices, Freeform: q.Kind == adminapi.QuestionInput &&
+			q.Free, Schema: json.RawMessage(q.Schema),
 		AskedAt: now, ExpiresAt: now.Add(q.Timeout),
 	}
 	return w, nil
@@ -173,8 +178,9 @@ func (qs *questions) withdraw(s *Session, reason string) {
 	}
 }
 
-// find returns the session's open question with an id. The error is NOT_FOUND, INVALID_STATE for a question that is
-// over, or INVALID_JSON without an id; it names the questions that wait, since an answer is for one that was seen.
+// find returns the session's open question with an id. The error is NOT_FOUND, INVALID_STATE for a
+// question that is over, or INVALID_JSON without an id; it names the questions that wait, since an
+// answer is for one that was seen.
 func (qs *questions) find(s *Session, id string) (*openQuestion, *protocol.Error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -189,8 +195,8 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, *protocol.Error
 		}
 	}
 	if id == "" && len(waiting) > 0 {
-		return nil, errorf(protocol.CodeInvalidJSON, "question: is required, the id of the one that is answered: %s",
-			nameSome(waiting))
+		return nil, errorf(protocol.CodeInvalidJSON,
+			"question: is required, the id of the one that is answered: %s", nameSome(waiting))
 	}
 	if id == "" {
 		return nil, errorf(protocol.CodeNotFound, "no question waits in this session")
@@ -205,8 +211,8 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, *protocol.Error
 	if len(waiting) == 0 {
 		waiting = []string{"none"}
 	}
-	return nil, errorf(protocol.CodeNotFound, "question %.64q does not exist in this session; waiting: %s", id,
-		nameSome(waiting))
+	return nil, errorf(protocol.CodeNotFound,
+		"question %.64q does not exist in this session; waiting: %s", id, nameSome(waiting))
 }
 
 // nameSome joins names of questions. Of many it has the first ones.
@@ -270,7 +276,8 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	s.show(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s",
 		q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
 	if w.data = w.event(); w.data == nil {
-		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s is too long for providers: answer it here", id))
+		s.note(adminapi.LogWarning, sourceGateway,
+			fmt.Sprintf("%s is too long for providers: answer it here", id))
 	}
 	s.g.questions.add(w)
 	s.tellProviders((*binding).tellQuestions)
@@ -339,11 +346,13 @@ func (w *openQuestion) questionLine() string {
 // oneLine is the text in one line; of a long text its beginning and end.
 func oneLine(text string) string {
 	const maxLength = 1000
-	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "), maxLength, 2)), " ")
+	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "),
+		maxLength, 2)), " ")
 }
 
-// Answer answers the session's question with an id. The error is NOT_FOUND, INVALID_STATE for a question that is over,
-// or INVALID_JSON with the field that is missing or does not fit the question; the question then goes on waiting.
+// Answer answers the session's question with an id. The error is NOT_FOUND, INVALID_STATE for a
+// question that is over, or INVALID_JSON with the field that is missing or does not fit the
+// question; the question then goes on waiting.
 func (s *Session) Answer(id string, a Answer) error {
 	w, err := s.g.questions.find(s, id)
 	if err != nil {
@@ -405,9 +414,11 @@ func (w *openQuestion) check(a Answer) *protocol.Error {
 	case w.Kind == adminapi.QuestionForm:
 		return w.checkForm(a)
 	case a.Text == "":
-		return bad("text", "is required: the answer, or decision %s to decline", adminapi.DecideDeny)
+		return bad("text", "is required: the answer, or decision %s to decline",
+			adminapi.DecideDeny)
 	case !w.Free && len(w.Choices) > 0 && !slices.Contains(w.Choices, a.Text):
-		return bad("text", "%q is not one of the choices: %s", a.Text, strings.Join(w.Choices, ", "))
+		return bad("text", "%q is not one of the choices: %s", a.Text,
+			strings.Join(w.Choices, ", "))
 	}
 	return nil
 }
@@ -415,10 +426,12 @@ func (w *openQuestion) check(a Answer) *protocol.Error {
 func (w *openQuestion) checkForm(a Answer) *protocol.Error {
 	switch {
 	case a.Text != "":
-		return errorf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")
+		return errorf(protocol.CodeInvalidJSON,
+			"text: a form takes content, an object that its schema allows")
 	case a.Content == nil:
 		return errorf(protocol.CodeInvalidJSON,
-			"content: is required: an object that the form's schema allows, or decision deny to decline")
+			"content: is required: an object that the form's schema allows, or decision "+
+				"deny to decline")
 	}
 	if err := w.schema.Check(a.Content); err != nil {
 		return errorf(protocol.CodeInvalidJSON, "content: %v", err)

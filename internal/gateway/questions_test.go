@@ -21,8 +21,8 @@ func asking(t *testing.T) (*Gateway, *Session, *Session) {
 	g := New(Options{})
 	var made []*Session
 	for _, id := range []string{"one", "two"} {
-		s, err := g.Register(SessionSpec{ID: id}, HostInfo{Kind: "test", Send: true, Interrupt: true, Turns: true},
-			quietHost{})
+		s, err := g.Register(SessionSpec{ID: id},
+			HostInfo{Kind: "test", Send: true, Interrupt: true, Turns: true}, quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,12 +70,14 @@ func TestQuestionEndsWithItsTurn(t *testing.T) {
 		g, s, _ := asking(t)
 		for range 50 {
 			ctx, cancel := context.WithCancel(t.Context())
-			end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?", Free: true})
+			end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?",
+				Free: true})
 			synctest.Wait()
 			id := g.Questions()[0].ID
 			cancel()
 			list := g.Questions()
-			if err := s.Answer(id, Answer{Text: "this"}); len(list) != 0 || codeOf(err) != protocol.CodeInvalidState {
+			if err := s.Answer(id, Answer{Text: "this"}); len(list) != 0 ||
+				codeOf(err) != protocol.CodeInvalidState {
 				t.Fatalf(
 					"after the turn: %+v, answering it: %v, want none and %v",
 					list, err, protocol.CodeInvalidState,
@@ -100,10 +102,12 @@ func TestPermissionIsShownWhole(t *testing.T) {
 			"ls '\x1b]' ; rm x ; echo '\a'":                              `ls '\x1b]' ; rm x ; echo '\x07'`,
 			"a\rb\u202ec\u00a0d":                                         `a\x0db\u202ec\u00a0d`,
 		} {
-			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: detail})
+			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission,
+				Message: "May it?", Detail: detail})
 			synctest.Wait()
 			list := g.Questions()
-			if len(list) != 1 || !strings.HasSuffix(list[0].Detail, want) || len(list[0].Detail) < len(detail) {
+			if len(list) != 1 || !strings.HasSuffix(list[0].Detail, want) ||
+				len(list[0].Detail) < len(detail) {
 				t.Errorf("%.60q is shown as %+v, want one with the detail, escaped", detail, list)
 			}
 			lines, _ := s.Timeline(0)
@@ -114,14 +118,16 @@ func TestPermissionIsShownWhole(t *testing.T) {
 					detail, last, want,
 				)
 			}
-			if err := s.Answer(g.Questions()[0].ID, Answer{Decision: adminapi.DecideOnce}); err != nil {
+			if err := s.Answer(g.Questions()[0].ID,
+				Answer{Decision: adminapi.DecideOnce}); err != nil {
 				t.Error(err)
 			}
 			<-end
 		}
 		_, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?",
 			Detail: strings.Repeat("x", maxPermission)})
-		if err == nil || !strings.Contains(err.Error(), "65543 bytes long") || len(g.Questions()) != 0 {
+		if err == nil || !strings.Contains(err.Error(), "65543 bytes long") ||
+			len(g.Questions()) != 0 {
 			t.Errorf(
 				"more than anybody reads: %v, waits %d, want a refusal for its length, and none",
 				err, len(g.Questions()),
@@ -146,7 +152,8 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		list := g.Questions()
 		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != `rm \x1b[31mx` ||
 			list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
-			t.Fatalf("waits: %+v, want one of session one about %q for %v", list, `rm \x1b[31mx`, DefaultAnswerTimeout)
+			t.Fatalf("waits: %+v, want one of session one about %q for %v", list, `rm \x1b[31mx`,
+				DefaultAnswerTimeout)
 		}
 		id := list[0].ID
 		for _, wrong := range []struct {
@@ -161,16 +168,22 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 				`decision: "maybe" is not one of once, session, deny`},
 			{s, id, Answer{Decision: adminapi.DecideOnce, Text: "x"}, protocol.CodeInvalidJSON,
 				"text: goes with a denial"},
-			{s, id, Answer{Decision: adminapi.DecideOnce, Content: protocol.Raw("{}")}, protocol.CodeInvalidJSON,
+			{s, id, Answer{Decision: adminapi.DecideOnce, Content: protocol.Raw("{}")},
+				protocol.CodeInvalidJSON,
 				"content: is for"},
-			{s, "nope-1", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist"},
-			{s, id + "0", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist"},
-			{other, id, Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist in this session"},
-			{other, "", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "no question waits"},
+			{s, "nope-1", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound,
+				"does not exist"},
+			{s, id + "0", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound,
+				"does not exist"},
+			{other, id, Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound,
+				"does not exist in this session"},
+			{other, "", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound,
+				"no question waits"},
 		} {
 			if err := wrong.s.Answer(wrong.id, wrong.a); codeOf(err) != wrong.code ||
 				!strings.Contains(err.Error(), wrong.text) {
-				t.Errorf("%q %+v: %v, want %v and %q in it", wrong.id, wrong.a, err, wrong.code, wrong.text)
+				t.Errorf("%q %+v: %v, want %v and %q in it", wrong.id, wrong.a, err, wrong.code,
+					wrong.text)
 			}
 		}
 		results := make(chan error, 10)
@@ -182,12 +195,15 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 			switch err := <-results; {
 			case err == nil:
 				won++
-			case codeOf(err) != protocol.CodeInvalidState || !strings.Contains(err.Error(), "is over"):
-				t.Errorf(`one that came late: %v, want %v and "is over" in it`, err, protocol.CodeInvalidState)
+			case codeOf(err) != protocol.CodeInvalidState ||
+				!strings.Contains(err.Error(), "is over"):
+				t.Errorf(`one that came late: %v, want %v and "is over" in it`, err,
+					protocol.CodeInvalidState)
 			}
 		}
 		if got := <-end; won != 1 || got != adminapi.DecideSession {
-			t.Errorf("%d answers were taken; the host got %q, want 1 and %q", won, got, adminapi.DecideSession)
+			t.Errorf("%d answers were taken; the host got %q, want 1 and %q", won, got,
+				adminapi.DecideSession)
 		}
 		for _, want := range []string{"permission asked (" + id, ": May it?: rm \\x1b[31mx",
 			"permission " + id + " answered by the user: session"} {
@@ -206,13 +222,19 @@ func TestQuestionEnds(t *testing.T) {
 	}{
 		"time": {func(*Gateway, *Session, context.CancelFunc) { <-time.After(time.Minute) },
 			ErrUnanswered.Error()},
-		"host": {func(_ *Gateway, _ *Session, cancel context.CancelFunc) { cancel() }, errNotNeeded.Error()},
+		"host": {func(_ *Gateway, _ *Session, cancel context.CancelFunc) {
+			cancel()
+		}, errNotNeeded.Error()},
 		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) {
 			_, _ = s.Interrupt(context.Background(), "enough")
 		}, "the turn was interrupted"},
-		"end": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Stop(context.Background(), "test") },
+		"end": {func(_ *Gateway, s *Session, _ context.CancelFunc) {
+			_ = s.Stop(context.Background(), "test")
+		},
 			ErrSessionEnded.Error()},
-		"drain": {func(g *Gateway, _ *Session, _ context.CancelFunc) { g.Drain(context.Background()) },
+		"drain": {func(g *Gateway, _ *Session, _ context.CancelFunc) {
+			g.Drain(context.Background())
+		},
 			ErrSessionEnded.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +242,8 @@ func TestQuestionEnds(t *testing.T) {
 				g, s, other := asking(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?", Timeout: time.Minute})
+				end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?",
+					Timeout: time.Minute})
 				synctest.Wait()
 				beside := asks(t.Context(), other,
 					Question{Kind: adminapi.QuestionInput, Message: "Other?", Timeout: time.Hour})
@@ -236,14 +259,18 @@ func TestQuestionEnds(t *testing.T) {
 					)
 				}
 				left := g.Questions()
-				if slices.ContainsFunc(left, func(q adminapi.Question) bool { return q.Session == "one" }) {
+				if slices.ContainsFunc(left, func(q adminapi.Question) bool {
+					return q.Session == "one"
+				}) {
 					t.Errorf("it still waits: %+v, want none of session one", left)
 				}
-				if err := s.Answer(list[0].ID, Answer{Text: "late"}); codeOf(err) != protocol.CodeInvalidState {
+				if err := s.Answer(list[0].ID,
+					Answer{Text: "late"}); codeOf(err) != protocol.CodeInvalidState {
 					t.Errorf("a late answer: %v, want %v", err, protocol.CodeInvalidState)
 				}
 				if !strings.Contains(lines(s), "input "+list[0].ID+" is over: "+tc.want) {
-					t.Errorf("the timeline, want %q in it:\n%s", "input "+list[0].ID+" is over: "+tc.want, lines(s))
+					t.Errorf("the timeline, want %q in it:\n%s",
+						"input "+list[0].ID+" is over: "+tc.want, lines(s))
 				}
 				if name != "drain" {
 					if err := other.Answer(list[1].ID, Answer{Text: "yes"}); err != nil {
@@ -267,25 +294,37 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 	}{
 		{Question{Kind: adminapi.QuestionInput}, Answer{Text: "anything"}, "anything"},
 		{Question{Kind: adminapi.QuestionInput}, Answer{}, "text: is required"},
-		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideDeny, Text: "why"}, "deny why"},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideDeny, Text: "why"},
+			"deny why"},
 		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideOnce},
 			`decision: "once" is not one of deny`},
-		{Question{Kind: adminapi.QuestionInput}, Answer{Content: protocol.Raw(`{}`)}, "content: is for"},
-		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "blue"}, "blue"},
-		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "green"},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Content: protocol.Raw(`{}`)},
+			"content: is for"},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}},
+			Answer{Text: "blue"}, "blue"},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}},
+			Answer{Text: "green"},
 			`text: "green" is not one of the choices: red, blue`},
-		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red"}, Free: true}, Answer{Text: "green"}, "green"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada"}`)},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red"}, Free: true},
+			Answer{Text: "green"}, "green"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form},
+			Answer{Content: protocol.Raw(`{"name":"Ada"}`)},
 			`{"name":"Ada"}`},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"A"}`)}, "name"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"age":1}`)}, "name"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)},
+		{Question{Kind: adminapi.QuestionForm, Schema: form},
+			Answer{Content: protocol.Raw(`{"name":"A"}`)}, "name"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form},
+			Answer{Content: protocol.Raw(`{"age":1}`)}, "name"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form},
+			Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)},
 			"age"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)},
+		{Question{Kind: adminapi.QuestionForm, Schema: form},
+			Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)},
 			"x"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Text: "Ada"}, "text: a form takes content"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Text: "Ada"},
+			"text: a form takes content"},
 		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{}, "content: is required"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Decision: adminapi.DecideDeny}, "deny"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Decision: adminapi.DecideDeny},
+			"deny"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s, _ := asking(t)
@@ -294,7 +333,8 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 			synctest.Wait()
 			err := s.Answer(g.Questions()[0].ID, tc.a)
 			if err != nil {
-				if codeOf(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tc.want) {
+				if codeOf(err) != protocol.CodeInvalidJSON ||
+					!strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%+v: %v, want %q", tc.a, err, tc.want)
 				}
 				if list := g.Questions(); len(list) != 1 {
@@ -306,7 +346,8 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 				t.Errorf("%+v: the host got %q, want %q", tc.a, got, tc.want)
 			}
 			if strings.Contains(lines(s), "Ada") {
-				t.Errorf("the timeline, want nothing of what the form was filled in with:\n%s", lines(s))
+				t.Errorf("the timeline, want nothing of what the form was filled in with:\n%s",
+					lines(s))
 			}
 		})
 	}
@@ -322,14 +363,17 @@ func TestManyQuestions(t *testing.T) {
 			ends[text] = asks(t.Context(), s, Question{Kind: adminapi.QuestionInput, Message: text})
 		}
 		synctest.Wait()
-		if _, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionInput, Message: "one more"}); err == nil ||
+		if _, err := s.Ask(t.Context(),
+			Question{Kind: adminapi.QuestionInput, Message: "one more"}); err == nil ||
 			!strings.Contains(err.Error(), "1000 questions") {
 			t.Errorf(`one more: %v, want an error and "1000 questions" in it`, err)
 		}
-		end := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "elsewhere"})
+		end := asks(t.Context(), other,
+			Question{Kind: adminapi.QuestionInput, Message: "elsewhere"})
 		synctest.Wait()
 		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON ||
-			!strings.Contains(err.Error(), "question: is required") || !strings.Contains(err.Error(), "990 more") {
+			!strings.Contains(err.Error(), "question: is required") ||
+			!strings.Contains(err.Error(), "990 more") {
 			t.Errorf(`which one: %v, want %v, "question: is required" and "990 more" in it`, err,
 				protocol.CodeInvalidJSON)
 		}
@@ -358,14 +402,16 @@ func TestManyQuestions(t *testing.T) {
 	})
 }
 
-// An answer is for the question that a person saw. Without its id, or with that of another, nothing is answered, and
-// the error names what waits.
+// An answer is for the question that a person saw. Without its id, or with that of another, nothing
+// is answered, and the error names what waits.
 func TestAnswerNamesItsQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, other := asking(t)
-		beside := asks(t.Context(), other, Question{Kind: adminapi.QuestionPermission, Message: "There?"})
+		beside := asks(t.Context(), other, Question{Kind: adminapi.QuestionPermission,
+			Message: "There?"})
 		synctest.Wait()
-		end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "Here?", Detail: "rm x"})
+		end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "Here?",
+			Detail: "rm x"})
 		synctest.Wait()
 		theirs, own := g.Questions()[0].ID, g.Questions()[1].ID
 		waits := own + " (permission: Here?: rm x)"
@@ -373,7 +419,8 @@ func TestAnswerNamesItsQuestion(t *testing.T) {
 			"": protocol.CodeInvalidJSON, "x": protocol.CodeNotFound, theirs: protocol.CodeNotFound,
 		} {
 			err := s.Answer(id, Answer{Decision: adminapi.DecideOnce})
-			if codeOf(err) != code || !strings.Contains(err.Error(), waits) || strings.Contains(err.Error(), "There") {
+			if codeOf(err) != code || !strings.Contains(err.Error(), waits) ||
+				strings.Contains(err.Error(), "There") {
 				t.Errorf("an answer to %q: %v, want %s with %q", id, err, code, waits)
 			}
 		}

@@ -67,7 +67,8 @@ func (e *questionEnd) String() string {
 
 // end records how a question ended, for providers and for late answers. Call with mu held.
 func (qs *questions) end(w *openQuestion, reason string, by answerer) {
-	e := questionEnd{session: w.view.Session, data: protocol.QuestionEnd{ID: w.view.ID, Reason: reason}, by: by}
+	e := questionEnd{session: w.view.Session, data: protocol.QuestionEnd{ID: w.view.ID,
+		Reason: reason}, by: by}
 	if reason == protocol.QuestionAnswered {
 		e.data.By, e.data.Person = by.source(), by.person
 	}
@@ -87,9 +88,10 @@ func (qs *questions) endOf(session, id string) *questionEnd {
 
 // event makes the data of question.asked; nil if it is too long for providers.
 func (w *openQuestion) event() protocol.Raw {
-	q := protocol.Question{ID: w.view.ID, Kind: w.Kind, Message: w.view.Message, Detail: w.view.Detail,
-		Choices: append([]string(nil), w.Choices...), Freeform: w.view.Freeform, Schema: w.Schema,
-		AskedAt: w.view.AskedAt, ExpiresAt: w.view.ExpiresAt}
+	q := protocol.Question{ID: w.view.ID, Kind: w.Kind, Message: w.view.Message,
+		Detail: w.view.Detail, Choices: append([]string(nil), w.Choices...),
+		Freeform: w.view.Freeform, Schema: w.Schema, AskedAt: w.view.AskedAt,
+		ExpiresAt: w.view.ExpiresAt}
 	data, err := json.Marshal(q)
 	if err != nil || len(data) > protocol.MaxQuestion {
 		return nil
@@ -107,7 +109,8 @@ func (b *binding) tellQuestions() bool {
 	}
 	asked, ended := b.session.g.questions.news(b)
 	for _, e := range ended {
-		if data, err := json.Marshal(e); err == nil && b.provider.hearsOf(protocol.EventQuestionEnded) {
+		if data, err := json.Marshal(e); err == nil &&
+			b.provider.hearsOf(protocol.EventQuestionEnded) {
 			b.sendEvent(protocol.EventQuestionEnded, data)
 		}
 	}
@@ -133,7 +136,9 @@ func (qs *questions) news(b *binding) (asked []protocol.Raw, ended []protocol.Qu
 	defer qs.mu.Unlock()
 	session := b.session.id
 	isOpen := func(id string) bool {
-		return slices.ContainsFunc(qs.waiting, func(w *openQuestion) bool { return w.view.ID == id })
+		return slices.ContainsFunc(qs.waiting, func(w *openQuestion) bool {
+			return w.view.ID == id
+		})
 	}
 	b.told = slices.DeleteFunc(b.told, func(id string) bool {
 		if isOpen(id) {
@@ -194,8 +199,8 @@ func (c *Conn) findQuestion(m *protocol.QuestionAnswer) (*openQuestion, *Session
 		return nil, nil, err
 	}
 	if !c.answers.Allow() {
-		return nil, nil, errorf(protocol.CodeRateLimited, "more than %d answers a second; retry in a second",
-			protocol.AnswerRate)
+		return nil, nil, errorf(protocol.CodeRateLimited,
+			"more than %d answers a second; retry in a second", protocol.AnswerRate)
 	}
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
@@ -208,7 +213,8 @@ func (c *Conn) findQuestion(m *protocol.QuestionAnswer) (*openQuestion, *Session
 			return nil, b.session, err
 		}
 	}
-	return nil, nil, errorf(protocol.CodeNotFound, "no question %.64q was put to this provider", m.Question)
+	return nil, nil, errorf(protocol.CodeNotFound, "no question %.64q was put to this provider",
+		m.Question)
 }
 
 // lateError is the INVALID_STATE error of a question that is over; nil if its end is not
@@ -225,13 +231,18 @@ func (qs *questions) lateError(s *Session, id string) *protocol.Error {
 // takeQuestion ends a question by a provider's answer, and queues the ack, which so comes
 // before the provider is told of the end. The error is INVALID_STATE if the question has
 // ended meanwhile, or the provider has left the session.
-func (c *Conn) takeQuestion(w *openQuestion, by answerer, m *protocol.QuestionAnswer) *protocol.Error {
+func (c *Conn) takeQuestion(
+	w *openQuestion, by answerer, m *protocol.QuestionAnswer,
+) *protocol.Error {
 	g := c.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := slices.IndexFunc(c.provider.bindings, func(b *binding) bool { return b.session.id == w.view.Session })
+	at := slices.IndexFunc(c.provider.bindings, func(b *binding) bool {
+		return b.session.id == w.view.Session
+	})
 	if at < 0 {
-		return errorf(protocol.CodeInvalidState, "the provider has left the session of question %s", w.view.ID)
+		return errorf(protocol.CodeInvalidState, "the provider has left the session of question %s",
+			w.view.ID)
 	}
 	session := c.provider.bindings[at].session
 	if !g.questions.remove(w, protocol.QuestionAnswered, by) {

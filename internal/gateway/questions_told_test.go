@@ -47,8 +47,9 @@ func joinWithGrant(g *Gateway, name string) (*questioned, *Pass) {
 	q, version := &questioned{}, protocol.Version
 	q.conn = g.Connect(q, ConnOptions{})
 	q.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
-	q.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: name, ProtocolVersion: &version, Session: "one",
-		Subscribe: []string{protocol.EventQuestionAsked, protocol.EventQuestionEnded}}))
+	q.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: name, ProtocolVersion: &version,
+		Session: "one", Subscribe: []string{protocol.EventQuestionAsked,
+			protocol.EventQuestionEnded}}))
 	return q, pass
 }
 
@@ -71,7 +72,8 @@ func TestFirstAnswerCounts(t *testing.T) {
 		}
 		for round := range 50 {
 			<-time.After(time.Second) // no provider answers too often
-			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?"})
+			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission,
+				Message: "May it?"})
 			synctest.Wait()
 			id := g.Questions()[0].ID
 			for _, q := range providers {
@@ -120,9 +122,11 @@ func checkFirst(t *testing.T, providers []*questioned) string {
 	}
 	for i, got := range told {
 		isFirst := first == fmt.Sprintf("p%d", i)
-		if strings.Count(got, `"question.ended"`) != 1 || strings.Contains(got, `"INVALID_STATE"`) == isFirst ||
-			!isFirst && !strings.Contains(got, "is over: "+said+" answered it") {
-			t.Errorf("p%d got %s, want the end once, and unless it was first, that %s was", i, got, said)
+		if strings.Count(got, `"question.ended"`) != 1 ||
+			strings.Contains(got, `"INVALID_STATE"`) == isFirst || !isFirst &&
+			!strings.Contains(got, "is over: "+said+" answered it") {
+			t.Errorf("p%d got %s, want the end once, and unless it was first, that %s was", i, got,
+				said)
 		}
 	}
 	return first
@@ -142,7 +146,8 @@ func TestRetiredProviderAnswersNothing(t *testing.T) {
 		pass.Retire()
 		q.answer(id, "r1")
 		if got := q.take(); !strings.Contains(got, `"NOT_FOUND"`) || len(g.Questions()) != 1 {
-			t.Errorf("an answer of one that is retired: %s, %d wait, want NOT_FOUND and 1", got, len(g.Questions()))
+			t.Errorf("an answer of one that is retired: %s, %d wait, want NOT_FOUND and 1", got,
+				len(g.Questions()))
 		}
 		if err := s.Answer(id, Answer{Decision: adminapi.DecideDeny}); err != nil {
 			t.Error(err)
@@ -161,12 +166,14 @@ func TestEndedQuestionsAreBounded(t *testing.T) {
 		g, s, _ := asking(t)
 		var first string
 		for range maxEnded + 1 {
-			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?"})
+			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission,
+				Message: "May it?"})
 			synctest.Wait()
 			if first == "" {
 				first = g.Questions()[0].ID
 			}
-			if err := s.Answer(g.Questions()[0].ID, Answer{Decision: adminapi.DecideOnce}); err != nil {
+			if err := s.Answer(g.Questions()[0].ID,
+				Answer{Decision: adminapi.DecideOnce}); err != nil {
 				t.Fatal(err)
 			}
 			<-end
@@ -174,8 +181,10 @@ func TestEndedQuestionsAreBounded(t *testing.T) {
 		if n := len(g.questions.ended); n != maxEnded {
 			t.Errorf("%d ends are kept, want %d", n, maxEnded)
 		}
-		if err := s.Answer(first, Answer{Decision: adminapi.DecideOnce}); codeOf(err) != protocol.CodeInvalidState {
-			t.Errorf("an answer to one that is forgotten: %v, want %v", err, protocol.CodeInvalidState)
+		if err := s.Answer(first,
+			Answer{Decision: adminapi.DecideOnce}); codeOf(err) != protocol.CodeInvalidState {
+			t.Errorf("an answer to one that is forgotten: %v, want %v", err,
+				protocol.CodeInvalidState)
 		}
 	})
 }
@@ -205,13 +214,15 @@ func (s *stormer) Send(m protocol.Message) {
 		at := slices.Index(s.known, e.ID)
 		switch m.Event {
 		case protocol.EventQuestionAsked:
-			if s.known = append(s.known, e.ID); at >= 0 || len(s.known) > protocol.MaxToldQuestions {
-				s.t.Errorf("it is told of %s and knows %v, want none twice and %d at most", e.ID, s.known,
-					protocol.MaxToldQuestions)
+			if s.known = append(s.known, e.ID); at >= 0 ||
+				len(s.known) > protocol.MaxToldQuestions {
+				s.t.Errorf("it is told of %s and knows %v, want none twice and %d at most", e.ID,
+					s.known, protocol.MaxToldQuestions)
 			}
 		case protocol.EventQuestionEnded:
 			if at < 0 {
-				s.t.Errorf("it is told of the end of %s and knows %v, want an end of what it knows", e.ID, s.known)
+				s.t.Errorf("it is told of the end of %s and knows %v, want an end of what it knows",
+					e.ID, s.known)
 				return
 			}
 			s.known = slices.Delete(s.known, at, at+1)
@@ -246,9 +257,12 @@ func TestQuestionStorm(t *testing.T) {
 		var acting, asked sync.WaitGroup
 		for i := range 6 {
 			p := &stormer{t: t}
-			pass, version := g.Issue(PassSpec{Trust: TrustProject, Grants: []string{"questions"}}), protocol.Version
-			hello := protocol.Append(nil, &protocol.Hello{Name: fmt.Sprintf("p%d", i), ProtocolVersion: &version,
-				Session: "one", Subscribe: []string{protocol.EventQuestionAsked, protocol.EventQuestionEnded}})
+			pass, version := g.Issue(PassSpec{Trust: TrustProject, Grants: []string{"questions"}}),
+				protocol.Version
+			hello := protocol.Append(nil, &protocol.Hello{Name: fmt.Sprintf("p%d", i),
+				ProtocolVersion: &version,
+				Session:         "one", Subscribe: []string{protocol.EventQuestionAsked,
+					protocol.EventQuestionEnded}})
 			p.conn = g.Connect(p, ConnOptions{})
 			p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
 			p.conn.Receive(slices.Clone(hello))
@@ -265,7 +279,8 @@ func TestQuestionStorm(t *testing.T) {
 			asked.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(i), 2))
 				for range 20 {
-					_, _ = s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?",
+					_, _ = s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission,
+						Message: "May it?",
 						Timeout: time.Duration(1+r.IntN(2000)) * time.Millisecond})
 				}
 			})

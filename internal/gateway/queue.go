@@ -81,11 +81,12 @@ func (q *queuedPrompt) report(err error) (isFirst bool) {
 	return true
 }
 
-// enqueuePrompt gives the worker a prompt, and waits until the host took it or it waits behind the turn that runs. t is
-// nil for a caller that does not read the turn.
+// enqueuePrompt gives the worker a prompt, and waits until the host took it or it waits behind the
+// turn that runs. t is nil for a caller that does not read the turn.
 func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queuedPrompt, error) {
 	if !s.info.Send {
-		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)
+		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts",
+			s.info.Kind)
 	}
 	if err := s.checkPrompt(p); err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queued
 	}
 	q := &queuedPrompt{
 		prompt: p, turn: t, queuedAt: time.Now(), done: make(chan error, 1),
-		goesNow: p.Mode == adminapi.ModeImmediate || s.whyNotNow() != "", // such a host says why it can't take it
+		// such a host says why it can't take it
+		goesNow: p.Mode == adminapi.ModeImmediate || s.whyNotNow() != "",
 	}
 	ps := s.prompts
 	ps.mu.Lock()
@@ -106,7 +108,8 @@ func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queued
 		return nil, noSession(s.id)
 	case len(ps.queue) >= maxQueuedPrompts:
 		ps.mu.Unlock()
-		return nil, errorf(protocol.CodeRateLimited, "%d prompts wait in session %s already", maxQueuedPrompts, s.id)
+		return nil, errorf(protocol.CodeRateLimited, "%d prompts wait in session %s already",
+			maxQueuedPrompts, s.id)
 	}
 	q.prompt.ID = ps.nextID()
 	q.cursor = s.feed.last().Live
@@ -187,14 +190,15 @@ func (s *Session) give(q *queuedPrompt) {
 	s.prompts.mu.Unlock()
 	if err != nil && !isAwaited {
 		s.RemoveUploads(q.prompt.Attachments)
-		s.show(adminapi.LogError, sourceGateway, fmt.Sprintf("a prompt that waited was not taken: %v: %q",
-			err, firstWords(q.prompt.shown())))
+		s.show(adminapi.LogError, sourceGateway,
+			fmt.Sprintf("a prompt that waited was not taken: %v: %q",
+				err, firstWords(q.prompt.shown())))
 		s.TurnEnded([]string{q.prompt.ID}, err.Error())
 	}
 }
 
-// noteBegun notes that the host began a prompt: it no longer shows as waiting. A host that does not tell prompts
-// apart is taken to begin them in order.
+// noteBegun notes that the host began a prompt: it no longer shows as waiting. A host that does not
+// tell prompts apart is taken to begin them in order.
 func (ps *prompts) noteBegun(e Event) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -215,8 +219,8 @@ func (ps *prompts) noteBegun(e Event) {
 	ps.touch()
 }
 
-// requeue puts prompts back in the queue that the host got while a turn ran and dropped when the turn was interrupted.
-// It returns the others.
+// requeue puts prompts back in the queue that the host got while a turn ran and dropped when the
+// turn was interrupted. It returns the others.
 func (s *Session) requeue(ids []string) (others []string) {
 	ps := s.prompts
 	ps.mu.Lock()
@@ -282,8 +286,9 @@ func (s *Session) Queue() []adminapi.QueuedPrompt {
 		}
 	}
 	for _, in := range ps.injects {
-		list = append(list, adminapi.QueuedPrompt{ID: in.id, Session: s.id, Prompt: stripEscapes(in.prompt),
-			Source: SourceProvider + in.source.name, QueuedAt: in.queuedAt})
+		list = append(list, adminapi.QueuedPrompt{ID: in.id, Session: s.id,
+			Prompt: stripEscapes(in.prompt), Source: SourceProvider + in.source.name,
+			QueuedAt: in.queuedAt})
 	}
 	return list
 }
@@ -292,8 +297,8 @@ func (s *Session) Queue() []adminapi.QueuedPrompt {
 func (p Prompt) shown() string { return cmp.Or(p.Shown, p.Text) }
 
 func (q *queuedPrompt) view(session string, isSent bool) adminapi.QueuedPrompt {
-	v := adminapi.QueuedPrompt{ID: q.prompt.ID, Session: session, Prompt: q.prompt.shown(), Source: q.prompt.Source,
-		QueuedAt: q.queuedAt.UTC(), Sent: isSent}
+	v := adminapi.QueuedPrompt{ID: q.prompt.ID, Session: session, Prompt: q.prompt.shown(),
+		Source: q.prompt.Source, QueuedAt: q.queuedAt.UTC(), Sent: isSent}
 	for _, a := range q.prompt.Attachments {
 		v.Attachments = append(v.Attachments, cmp.Or(a.Name, a.Path))
 	}
@@ -312,21 +317,25 @@ func (g *Gateway) Queue() []adminapi.QueuedPrompt {
 // notQueued is the error for a prompt that is not in the queue any more. Call with mu held.
 func (ps *prompts) notQueued(id string) error {
 	if q := ps.given[id]; q != nil {
-		return errorf(protocol.CodeInvalidState, "prompt %s was given to the agent meanwhile; it can't be changed or "+
-			"taken back: interrupt its turn", id)
+		return errorf(protocol.CodeInvalidState,
+			"prompt %s was given to the agent meanwhile; it can't be changed or "+
+				"taken back: interrupt its turn", id)
 	}
-	return errorf(protocol.CodeNotFound, "prompt %s does not wait: it has begun, or was cancelled", id)
+	return errorf(protocol.CodeNotFound, "prompt %s does not wait: it has begun, or was cancelled",
+		id)
 }
 
 // find returns the index of a prompt in the queue of prompts, and of an inject in the queue of
 // injects. Each is -1 if the id is not there. Call with mu held.
 func (ps *prompts) find(id string) (prompt, injectAt int) {
-	return slices.IndexFunc(ps.queue, func(q *queuedPrompt) bool { return q.prompt.ID == id && q.isReported }),
+	return slices.IndexFunc(ps.queue, func(q *queuedPrompt) bool {
+			return q.prompt.ID == id && q.isReported
+		}),
 		slices.IndexFunc(ps.injects, func(in *inject) bool { return in.id == id })
 }
 
-// EditQueued changes the text of a prompt that waits. The error is NOT_FOUND or INVALID_STATE if the prompt does not
-// wait any more, and INVALID_STATE for an inject: its words are its provider's.
+// EditQueued changes the text of a prompt that waits. The error is NOT_FOUND or INVALID_STATE if
+// the prompt does not wait any more, and INVALID_STATE for an inject: its words are its provider's.
 func (s *Session) EditQueued(id, text string) error {
 	ps := s.prompts
 	ps.mu.Lock()
@@ -334,19 +343,22 @@ func (s *Session) EditQueued(id, text string) error {
 	prompt, at := ps.find(id)
 	switch {
 	case at >= 0:
-		return errorf(protocol.CodeInvalidState, "prompt %s is of provider %s: cancel it and send one of your own",
-			id, ps.injects[at].source.name)
+		return errorf(protocol.CodeInvalidState,
+			"prompt %s is of provider %s: cancel it and send one of your own", id,
+			ps.injects[at].source.name)
 	case prompt < 0:
 		return ps.notQueued(id)
 	case ps.queue[prompt].prompt.Shown != "":
-		return errorf(protocol.CodeInvalidState, "a command made prompt %s: cancel it and send one of your own", id)
+		return errorf(protocol.CodeInvalidState,
+			"a command made prompt %s: cancel it and send one of your own", id)
 	}
 	ps.queue[prompt].prompt.Text = text
 	ps.touch()
 	return nil
 }
 
-// CancelQueued takes back a prompt or an inject that waits. The errors are those of [Session.EditQueued].
+// CancelQueued takes back a prompt or an inject that waits. The errors are those of
+// [Session.EditQueued].
 func (s *Session) CancelQueued(id string) error {
 	const why = "cancelled before its turn"
 	ps := s.prompts
@@ -372,8 +384,8 @@ func (s *Session) CancelQueued(id string) error {
 	return nil
 }
 
-// SendQueued gives the host a prompt or an inject that waits, into the turn that runs. The error is that of
-// [Session.EditQueued], or the host's: then the prompt waits on.
+// SendQueued gives the host a prompt or an inject that waits, into the turn that runs. The error is
+// that of [Session.EditQueued], or the host's: then the prompt waits on.
 func (s *Session) SendQueued(ctx context.Context, id string) error {
 	if why := s.whyNotNow(); why != "" {
 		return errorf(protocol.CodeInvalidState, "prompt %s waits on: %s", id, why)
@@ -384,7 +396,8 @@ func (s *Session) SendQueued(ctx context.Context, id string) error {
 	switch {
 	case at >= 0:
 		in := ps.takeInject(at)
-		q := &queuedPrompt{prompt: in.asPrompt(), queuedAt: in.queuedAt, goesNow: true, done: make(chan error, 1)}
+		q := &queuedPrompt{prompt: in.asPrompt(), queuedAt: in.queuedAt, goesNow: true,
+			done: make(chan error, 1)}
 		q.prompt.Mode = adminapi.ModeImmediate
 		ps.queue = slices.Insert(ps.queue, 0, q)
 		endedTurns := ps.endedTurns.value()

@@ -78,7 +78,8 @@ func (r *queueRig) id(at int) string {
 	return list[at].ID
 }
 
-// ends ends the turn of the prompt that the host got as number n, and the session has nothing more to do.
+// ends ends the turn of the prompt that the host got as number n, and the session has nothing more
+// to do.
 func (r *queueRig) ends(n int) {
 	r.Helper()
 	synctest.Wait()
@@ -105,8 +106,8 @@ func (r *queueRig) is(what string, err error, code protocol.Code, words string) 
 	}
 }
 
-// Prompts behind a turn wait in the gateway, in their order, and each can be changed and taken back until the agent has
-// it. The session is idle once, after the last one.
+// Prompts behind a turn wait in the gateway, in their order, and each can be changed and taken back
+// until the agent has it. The session is idle once, after the last one.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -121,7 +122,8 @@ func TestQueue(t *testing.T) {
 		if err := r.s.CancelQueued(r.id(1)); err != nil {
 			t.Error(err)
 		}
-		if _, err := read(t.Context(), three); err == nil || err.Error() != "cancelled before its turn" {
+		if _, err := read(t.Context(), three); err == nil ||
+			err.Error() != "cancelled before its turn" {
 			t.Errorf("who waits for the cancelled one is told %v, want that it was cancelled", err)
 		}
 		r.waits("user: 2", "user: four")
@@ -132,7 +134,8 @@ func TestQueue(t *testing.T) {
 		for what, err := range map[string]error{
 			"edit": r.s.EditQueued(taken, "late"), "cancel": r.s.CancelQueued(taken),
 			"send": r.s.SendQueued(t.Context(), taken)} {
-			r.is(what+" of one that was given", err, protocol.CodeInvalidState, "was given to the agent meanwhile")
+			r.is(what+" of one that was given", err, protocol.CodeInvalidState,
+				"was given to the agent meanwhile")
 		}
 		r.ends(1)
 		if _, err := read(t.Context(), two); !errors.Is(err, ErrTurnEnded) {
@@ -142,11 +145,13 @@ func TestQueue(t *testing.T) {
 		r.is("edit of one that is over", late, protocol.CodeNotFound, "has begun, or was cancelled")
 		r.gave("one", "2", "four")
 		if state, n := r.s.View().State, r.idles(); state != "busy" || n != 0 {
-			t.Errorf("between the prompts the session is %s and was idle %d times, want busy and 0", state, n)
+			t.Errorf("between the prompts the session is %s and was idle %d times, want busy and 0",
+				state, n)
 		}
 		r.ends(2)
 		if state, n := r.s.View().State, r.idles(); state != "idle" || n != 1 {
-			t.Errorf("after them the session is %s and was idle %d times, want idle and 1", state, n)
+			t.Errorf("after them the session is %s and was idle %d times, want idle and 1", state,
+				n)
 		}
 		if len(r.s.prompts.given) != 0 {
 			t.Errorf("%d prompts are kept, want none", len(r.s.prompts.given))
@@ -154,8 +159,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A prompt that waits can be sent into the turn that runs. It shows until the agent takes it up. One that the host
-// refuses waits on.
+// A prompt that waits can be sent into the turn that runs. It shows until the agent takes it up.
+// One that the host refuses waits on.
 func TestQueueSendNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -167,7 +172,8 @@ func TestQueueSendNow(t *testing.T) {
 		}
 		r.gave("one", "three immediate")
 		r.waits("user: three (sent)", "user: two")
-		r.is("cancel of one that was sent", r.s.CancelQueued(r.id(0)), protocol.CodeInvalidState, "was given")
+		r.is("cancel of one that was sent", r.s.CancelQueued(r.id(0)), protocol.CodeInvalidState,
+			"was given")
 		r.s.Event(Event{UserMessage: "three", Prompts: []string{r.h.sent[0].ID, r.h.sent[1].ID}})
 		r.waits("user: two")
 		r.s.TurnEnded([]string{r.h.sent[1].ID}, "")
@@ -182,9 +188,9 @@ func TestQueueSendNow(t *testing.T) {
 	})
 }
 
-// An interrupt keeps what waits. A prompt that the agent got in the middle of the turn and had not taken up waits
-// again, before the others. One that had just begun the turn is what was interrupted: it is named, and does not begin
-// again.
+// An interrupt keeps what waits. A prompt that the agent got in the middle of the turn and had not
+// taken up waits again, before the others. One that had just begun the turn is what was
+// interrupted: it is named, and does not begin again.
 func TestQueueSurvivesInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -215,8 +221,8 @@ func TestQueueSurvivesInterrupt(t *testing.T) {
 	})
 }
 
-// A prompt that an interrupt takes from the host and that the host gets again is not one that was dropped, also where
-// it gets it before the interrupt returns.
+// A prompt that an interrupt takes from the host and that the host gets again is not one that was
+// dropped, also where it gets it before the interrupt returns.
 func TestInterruptKeepsPrompts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -260,7 +266,8 @@ func TestPromptHasItsTurnAtOnce(t *testing.T) {
 	}
 }
 
-// Injects wait behind the prompts. A person can take one back or send it, but its words are its provider's.
+// Injects wait behind the prompts. A person can take one back or send it, but its words are its
+// provider's.
 func TestQueueHasInjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -279,11 +286,13 @@ func TestQueueHasInjects(t *testing.T) {
 		}
 		r.turn("two", "")
 		r.waits("user: two", "provider:ci: red", "provider:ci: green")
-		r.is("edit of an inject", r.s.EditQueued(r.id(1), "blue"), protocol.CodeInvalidState, "is of provider ci")
+		r.is("edit of an inject", r.s.EditQueued(r.id(1), "blue"), protocol.CodeInvalidState,
+			"is of provider ci")
 		if err := r.s.CancelQueued(r.id(1)); err != nil {
 			t.Error(err)
 		}
-		if got := <-receipts; got.Fate != adminapi.FateDropped || got.Reason != "cancelled before its turn" {
+		if got := <-receipts; got.Fate != adminapi.FateDropped ||
+			got.Reason != "cancelled before its turn" {
 			t.Errorf("the fate of the cancelled inject: %+v, want dropped", got)
 		}
 		if err := r.s.SendQueued(t.Context(), r.id(1)); err != nil {
@@ -298,7 +307,8 @@ func TestQueueHasInjects(t *testing.T) {
 	})
 }
 
-// When the last prompt that waited is taken back between two turns, or refused, the session becomes idle.
+// When the last prompt that waited is taken back between two turns, or refused, the session becomes
+// idle.
 func TestQueueRunsDry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -306,7 +316,8 @@ func TestQueueRunsDry(t *testing.T) {
 		refused := r.turn("two", "")
 		r.h.err = errors.New("no room")
 		r.ends(0)
-		if _, err := read(t.Context(), refused); err == nil || !strings.Contains(err.Error(), "no room") {
+		if _, err := read(t.Context(), refused); err == nil ||
+			!strings.Contains(err.Error(), "no room") {
 			t.Errorf("who waits for the refused one is told %v, want why", err)
 		}
 		synctest.Wait()

@@ -19,7 +19,9 @@ const (
 )
 
 func newRuntimeLog() *buffer[adminapi.RuntimeEvent] {
-	return newBuffer(maxRuntimeEvents, maxRuntimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
+	return newBuffer(maxRuntimeEvents, maxRuntimeBytes, func(e adminapi.RuntimeEvent) int {
+		return 200 + len(e.Data)
+	})
 }
 
 // RuntimeEvent implements [HostCalls]. It sets Seq, and replaces Data of more than 64 KiB
@@ -56,6 +58,7 @@ func (s *Session) CheckRuntimeEvents() error {
 		return nil
 	}
 	return errorf(protocol.CodeInvalidState,
-		"sessions of host %s have no runtime of which events could be seen; what happens in them is in the timeline",
+		"sessions of host %s have no runtime of which events could be seen; what happens in them "+
+			"is in the timeline",
 		s.info.Kind)
 }

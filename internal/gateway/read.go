@@ -31,8 +31,8 @@ func (s *Session) PermitRead(ctx context.Context, path, why string) error {
 	return mustLead(path)
 }
 
-// PermitReadOfPerson is [Session.PermitRead] for files that a person asks the gateway to read: it asks rules and gates
-// but not the host. Private files of the gateway are never read.
+// PermitReadOfPerson is [Session.PermitRead] for files that a person asks the gateway to read: it
+// asks rules and gates but not the host. Private files of the gateway are never read.
 func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
 	if err := s.rulesOnRead(ctx, path); err != nil {
 		return err
@@ -40,8 +40,8 @@ func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
 	return mustLead(path)
 }
 
-// mustLead denies the reading of a path that leads nowhere, such as a loop of links. It has the last word, because it
-// depends on which files are there.
+// mustLead denies the reading of a path that leads nowhere, such as a loop of links. It has the
+// last word, because it depends on which files are there.
 func mustLead(path string) error {
 	if _, err := protect.Resolve(path); err != nil {
 		return fmt.Errorf("reading it is denied: it can't be told where %s leads", path)
@@ -54,8 +54,9 @@ func (s *Session) rulesOnRead(ctx context.Context, path string) error {
 	for _, name := range []string{filepath.Clean(path), protect.Target(path)} {
 		for _, dir := range s.g.privateDirs() {
 			if protect.Within(name, dir) {
-				return fmt.Errorf("reading it is denied: it lies in %s, where tapgw and the Copilot "+
-					"runtime keep tokens and conversations; name a file elsewhere", dir)
+				return fmt.Errorf(
+					"reading it is denied: it lies in %s, where tapgw and the Copilot "+
+						"runtime keep tokens and conversations; name a file elsewhere", dir)
 			}
 		}
 	}
@@ -69,8 +70,8 @@ func (s *Session) rulesOnRead(ctx context.Context, path string) error {
 	return nil
 }
 
-// PermitOpen decides about a file that was opened after its path was permitted. It denies a second name (a hard link)
-// of a private file of the gateway, which no path shows.
+// PermitOpen decides about a file that was opened after its path was permitted. It denies a second
+// name (a hard link) of a private file of the gateway, which no path shows.
 func (s *Session) PermitOpen(file fs.FileInfo) error {
 	if protect.HoldsFile(file, s.g.privateDirs()...) {
 		return errors.New("reading it is denied: it is another name of a file with tokens " +

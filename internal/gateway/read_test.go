@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// TestPermitRead: a session without a host of its own reads in its directory only, and no private file of the gateway,
-// whoever asks for it and however the path leads there.
+// TestPermitRead: a session without a host of its own reads in its directory only, and no private
+// file of the gateway, whoever asks for it and however the path leads there.
 func TestPermitRead(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"home/.copilot/tap", "home/src", "other"} {
@@ -25,7 +25,8 @@ func TestPermitRead(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("x", 300) // longer than the name of a file can be
-	for link, to := range map[string]string{"out": "../other", "in": ".copilot/tap", "loop": "loop"} {
+	for link, to := range map[string]string{"out": "../other", "in": ".copilot/tap",
+		"loop": "loop"} {
 		if err := os.Symlink(to, filepath.Join(home, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -42,11 +43,12 @@ func TestPermitRead(t *testing.T) {
 		defer g.Drain(context.WithoutCancel(t.Context()))
 		const inside, private, odd = "may read inside", "keep tokens", "can't be told where"
 		for path, want := range map[string]struct{ model, person string }{
-			"src/a":                         {},
-			"new":                           {},
-			"../other/a":                    {model: inside},
-			"out/a":                         {model: inside},
-			"out/file/a":                    {inside, odd}, // the same for the model as without the file
+			"src/a":      {},
+			"new":        {},
+			"../other/a": {model: inside},
+			"out/a":      {model: inside},
+			// the same for the model as without the file
+			"out/file/a":                    {inside, odd},
 			"out/" + long:                   {inside, odd},
 			"out/none/" + long:              {model: inside},
 			"in/.admin-token/a":             {private, private},
@@ -66,7 +68,8 @@ func TestPermitRead(t *testing.T) {
 				{"the model", want.model, s.PermitRead(t.Context(), home+"/"+path, "look")},
 				{"a person", want.person, s.PermitReadOfPerson(t.Context(), home+"/"+path)},
 			} {
-				if (ask.err != nil) != (ask.want != "") || !strings.Contains(errorText(ask.err), ask.want) {
+				if (ask.err != nil) != (ask.want != "") ||
+					!strings.Contains(errorText(ask.err), ask.want) {
 					t.Errorf("%s for %s: %v, want %q", path, ask.who, ask.err, ask.want)
 				}
 			}

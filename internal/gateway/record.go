@@ -31,8 +31,8 @@ func (s *Session) record(r adminapi.Record) {
 
 func (s *Session) recordState(state, reason string) {
 	if s.g.o.Recorder != nil {
-		s.record(adminapi.Record{Kind: adminapi.RecordSession, State: state, Label: s.label(), Host: s.info.Kind,
-			CWD: s.cwd, Reason: reason})
+		s.record(adminapi.Record{Kind: adminapi.RecordSession, State: state, Label: s.label(),
+			Host: s.info.Kind, CWD: s.cwd, Reason: reason})
 	}
 }
 
@@ -58,7 +58,8 @@ func (c *call) recordCall(o *Outcome) {
 	c.session.record(in(&c.span, r))
 }
 
-// recordExecution reports an execution of a tool that the host ran itself; those of providers' tools are calls.
+// recordExecution reports an execution of a tool that the host ran itself; those of providers'
+// tools are calls.
 func (s *Session) recordExecution(e Event) {
 	s.mu.Lock()
 	run := s.runningTools[e.ID]
@@ -74,8 +75,8 @@ func (s *Session) recordExecution(e Event) {
 	if len(args) == 0 {
 		args = run.args
 	}
-	r := adminapi.Record{Kind: adminapi.RecordCall, ID: e.ID, Tool: tool, Outcome: adminapi.OutcomeOK,
-		Provider: e.Provider}
+	r := adminapi.Record{Kind: adminapi.RecordCall, ID: e.ID, Tool: tool,
+		Outcome: adminapi.OutcomeOK, Provider: e.Provider}
 	switch {
 	case e.Duration > 0:
 		r.DurationMs = milliseconds(e.Duration)
@@ -113,8 +114,9 @@ func (s *Session) recordTurn(t *runningTurn) {
 	if s.g.o.Recorder == nil {
 		return
 	}
-	r := adminapi.Record{Kind: adminapi.RecordTurn, ID: t.prompt, By: t.source, Outcome: adminapi.OutcomeOK,
-		DurationMs: milliseconds(time.Since(t.begun)), Reason: t.failure}
+	r := adminapi.Record{Kind: adminapi.RecordTurn, ID: t.prompt, By: t.source,
+		Outcome: adminapi.OutcomeOK, DurationMs: milliseconds(time.Since(t.begun)),
+		Reason: t.failure}
 	if r.Reason != "" {
 		r.Outcome = adminapi.OutcomeFailed
 	}
@@ -123,8 +125,8 @@ func (s *Session) recordTurn(t *runningTurn) {
 
 // recordGate reports the decision of a gate, a user hook or a static denial about a call.
 func (s *Session) recordGate(r *rule, c gateCall, decision, reason string, duration time.Duration) {
-	record := adminapi.Record{Kind: adminapi.RecordGate, Tool: c.tool, Outcome: decision, By: r.owner(),
-		Reason: shorten(reason), DurationMs: milliseconds(duration)}
+	record := adminapi.Record{Kind: adminapi.RecordGate, Tool: c.tool, Outcome: decision,
+		By: r.owner(), Reason: shorten(reason), DurationMs: milliseconds(duration)}
 	if r.hook == nil {
 		record.Provider = r.provider.name
 	}
@@ -137,8 +139,8 @@ func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
 	if s.g.o.Recorder == nil {
 		return
 	}
-	record := adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
-		Level: string(e.level), Fate: r.Fate, Reason: r.Reason}
+	record := adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name,
+		Stream: e.key.stream, Seq: r.Seq, Level: string(e.level), Fate: r.Fate, Reason: r.Reason}
 	if e.source.kept != nil {
 		record.ID, record.Gateway = e.source.kept.ID, e.source.kept.Gateway
 	}
@@ -154,19 +156,23 @@ func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
 // recordWaiting reports an event that came while there was no session.
 func (s *Session) recordWaiting(r *HistoryRow) {
 	if s.g.o.Recorder != nil {
-		s.record(adminapi.Record{Kind: adminapi.RecordPush, Provider: r.Provider, Stream: r.Stream, Seq: r.Seq,
-			Level: r.Level, Fate: adminapi.FateStored, Event: r.Event, Metadata: r.Metadata})
+		s.record(adminapi.Record{Kind: adminapi.RecordPush, Provider: r.Provider, Stream: r.Stream,
+			Seq: r.Seq, Level: r.Level, Fate: adminapi.FateStored, Event: r.Event,
+			Metadata: r.Metadata})
 	}
 }
 
 // recordingFate returns a function that also records the last fate of a queued event.
-func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), span spans.Span) func(Receipt) {
+func (s *Session) recordingFate(
+	e *pushedEvent, report func(Receipt), span spans.Span,
+) func(Receipt) {
 	if s.g.o.Recorder == nil {
 		return report
 	}
 	return func(r Receipt) {
-		s.record(in(&span, adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream,
-			Seq: r.Seq, Level: string(e.level), Fate: r.Fate, Reason: r.Reason}))
+		s.record(in(&span, adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name,
+			Stream: e.key.stream, Seq: r.Seq, Level: string(e.level), Fate: r.Fate,
+			Reason: r.Reason}))
 		report(r)
 	}
 }
@@ -181,19 +187,22 @@ func (s *Session) restoreStreams() {
 	n := 0
 	for _, r := range s.g.o.Recorder.Pushed(s.id) {
 		spelling := protocol.NormalName(r.Stream)
-		if r.Event == "" && r.Prompt == "" || !protocol.ValidName(spelling) || !protocol.ValidName(r.Provider) {
+		if r.Event == "" && r.Prompt == "" || !protocol.ValidName(spelling) ||
+			!protocol.ValidName(r.Provider) {
 			continue
 		}
 		key := streamKey{spelling, protocol.NormalName(r.Provider)}
-		_, err := s.streams.store("stream", key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{ID: r.ID,
-			Stream: key.stream, Provider: key.provider, TS: r.TS.UTC(), Event: r.Event, Level: r.Level,
-			Prompt: r.Prompt, Metadata: r.Metadata}})
+		_, err := s.streams.store("stream", key, spelling,
+			HistoryRow{StreamRow: adminapi.StreamRow{ID: r.ID,
+				Stream: key.stream, Provider: key.provider, TS: r.TS.UTC(), Event: r.Event,
+				Level: r.Level, Prompt: r.Prompt, Metadata: r.Metadata}})
 		if err == nil {
 			n++
 		}
 	}
 	if n > 0 {
-		s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("%s from before %s in the session's streams again",
-			visible.Count(n, "event"), visible.IsAre(n)))
+		s.note(adminapi.LogInfo, sourceGateway,
+			fmt.Sprintf("%s from before %s in the session's streams again",
+				visible.Count(n, "event"), visible.IsAre(n)))
 	}
 }

@@ -32,7 +32,8 @@ func (k *kept) lines() (lines []string) {
 	defer k.mu.Unlock()
 	for _, r := range k.list {
 		line := fmt.Sprint(r.Kind, " ", r.Session)
-		for _, part := range []string{r.State, r.Provider, r.Tool, r.Outcome, r.Code, r.By, r.Stream, string(r.Fate),
+		for _, part := range []string{r.State, r.Provider, r.Tool, r.Outcome, r.Code, r.By,
+			r.Stream, string(r.Fate),
 			r.Level, r.Event, r.Prompt, string(r.Metadata), r.Reason, ofGiven(r.Trace)} {
 			if part != "" {
 				line += " " + part
@@ -71,15 +72,19 @@ func compareLines(t *testing.T, got, want []string) {
 func TestRecords(t *testing.T) {
 	k := &kept{}
 	s, p := traced(t, Options{Recorder: k})
-	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: given})
+	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`),
+		Traceparent: given})
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{}`)})
 	s.CallTool(t.Context(), Call{Name: "gone"})
 	s.Event(Event{Callback: OnStartToolExecution, ID: "1", Tool: "bash"})
-	s.Event(Event{Callback: OnEndToolExecution, ID: "1", Error: &adminapi.ToolError{Code: "FAILED", Message: "exit 1"}})
-	s.Event(Event{Callback: OnStartToolExecution, ID: "2", Tool: "greet"}) // it is a call of a provider's tool
+	s.Event(Event{Callback: OnEndToolExecution, ID: "1", Error: &adminapi.ToolError{Code: "FAILED",
+		Message: "exit 1"}})
+	// it is a call of a provider's tool
+	s.Event(Event{Callback: OnStartToolExecution, ID: "2", Tool: "greet"})
 	s.Event(Event{Callback: OnEndToolExecution, ID: "2"})
 	for _, m := range []*protocol.Push{
-		{Event: "kept", Level: protocol.LevelKeep, Stream: "Builds", Metadata: protocol.Raw(`{"n":1}`)},
+		{Event: "kept", Level: protocol.LevelKeep, Stream: "Builds",
+			Metadata: protocol.Raw(`{"n":1}`)},
 		{Event: "shown", Level: protocol.LevelSurface},
 	} {
 		if _, err := s.Push(t.Context(), "ci", m); err != nil {
@@ -95,7 +100,8 @@ func TestRecords(t *testing.T) {
 	}
 	s.Event(Event{SessionError: "no model"})
 	s.Idle()
-	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Prompt: "do it", Level: protocol.LevelInject}); err != nil {
+	if _, err := s.Push(t.Context(), "ci",
+		&protocol.Push{Prompt: "do it", Level: protocol.LevelInject}); err != nil {
 		t.Fatal(err)
 	}
 	p.conn.Closed()
@@ -120,8 +126,8 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// TestRecordedCommands: a call of the host's own shell has its command and how it ended; other calls have neither, and
-// arguments that can be read in two ways have no command.
+// TestRecordedCommands: a call of the host's own shell has its command and how it ended; other
+// calls have neither, and arguments that can be read in two ways have no command.
 func TestRecordedCommands(t *testing.T) {
 	k := &kept{}
 	s, _ := traced(t, Options{Recorder: k})
@@ -149,12 +155,14 @@ func TestRecordedCommands(t *testing.T) {
 	})
 }
 
-// TestStreamsReturn: a session that comes back has the events of before in its streams; a new one does not.
+// TestStreamsReturn: a session that comes back has the events of before in its streams; a new one
+// does not.
 func TestStreamsReturn(t *testing.T) {
 	k := &kept{past: []adminapi.Record{
 		{Provider: "ci", Stream: "builds", Level: "keep", Event: "one"},
 		{Provider: "ci", Stream: "builds", Level: "inject", Prompt: "two"},
-		{Provider: "ci", Stream: "builds", Fate: adminapi.FateDelivered}, // the fate of the one before
+		// the fate of the one before
+		{Provider: "ci", Stream: "builds", Fate: adminapi.FateDelivered},
 		{Provider: "../x", Stream: "builds", Event: "no provider has this name"},
 	}}
 	g := New(Options{Recorder: k})

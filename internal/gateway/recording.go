@@ -76,8 +76,8 @@ func (s *Session) Record() (*Recording, adminapi.RecordingStart, error) {
 	r := &Recording{session: s, conns: map[*Conn]*recordedConn{},
 		lines: newBuffer(maxRecordedLines, maxRecordedBytes, recordedSize)}
 	running = append(slices.Clone(running), r)
-	start := adminapi.RecordingStart{Recording: adminapi.RecordingVersion, TS: time.Now().UTC(), Session: s.view(),
-		Connections: []adminapi.RecordedConnection{}}
+	start := adminapi.RecordingStart{Recording: adminapi.RecordingVersion, TS: time.Now().UTC(),
+		Session: s.view(), Connections: []adminapi.RecordedConnection{}}
 	// A call is sent with its provider's lock held, so each is in the state or in a line. All these
 	// locks are held together here only, with g.mu, and nothing else is locked meanwhile.
 	conns := g.connsWhere(func(c *Conn) bool { return c.is(bound) })
@@ -114,7 +114,8 @@ func (r *Recording) Stop() {
 func (s *Session) endRecordings(reason string) {
 	for _, r := range s.g.recordingsOf(s) {
 		r.lines.add(func(uint64) adminapi.RecordingLine {
-			return adminapi.RecordingLine{TS: time.Now().UTC(), End: "the session has ended: " + reason}
+			return adminapi.RecordingLine{TS: time.Now().UTC(),
+				End: "the session has ended: " + reason}
 		})
 		r.Stop()
 	}
@@ -177,8 +178,8 @@ func (r *Recording) connected(c *Conn) (state adminapi.RecordedConnection, isOwn
 func (b *binding) hello(session string) *protocol.Hello {
 	p, o := b.provider, b.offer
 	m := &protocol.Hello{Name: p.spelling, ProtocolVersion: new(protocol.Version), Session: session,
-		Instance: p.instance, StartupContext: o.startup, Metadata: p.metadata, Subscribe: p.subscribed,
-		Concurrency: p.concurrency, Tools: []protocol.Tool{}}
+		Instance: p.instance, StartupContext: o.startup, Metadata: p.metadata,
+		Subscribe: p.subscribed, Concurrency: p.concurrency, Tools: []protocol.Tool{}}
 	if o.context != "" {
 		m.Context = &o.context
 	}
@@ -233,7 +234,8 @@ func (p recordedPeer) Send(m protocol.Message) {
 
 // Close implements [Peer].
 func (p recordedPeer) Close(code protocol.CloseCode, reason string) {
-	p.conn.recordClose(adminapi.PartyGateway, adminapi.RecordedClose{Code: int(code), Reason: reason})
+	p.conn.recordClose(adminapi.PartyGateway,
+		adminapi.RecordedClose{Code: int(code), Reason: reason})
 	p.Peer.Close(code, reason)
 }
 
@@ -250,7 +252,8 @@ func (c *Conn) recordFrame(data []byte) {
 func (c *Conn) recordLost(size int) {
 	if running := c.g.recordings.Load(); running != nil {
 		for _, r := range *running {
-			r.addLine(c, adminapi.RecordingLine{From: adminapi.PartyProvider, To: adminapi.PartyGateway, Size: size})
+			r.addLine(c, adminapi.RecordingLine{From: adminapi.PartyProvider,
+				To: adminapi.PartyGateway, Size: size})
 		}
 	}
 }

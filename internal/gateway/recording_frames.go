@@ -99,7 +99,8 @@ func (rc *recordedConn) isForeign(h recordedHead, session string) bool {
 	}
 	_, isForeign := rc.foreign[h.id]
 	switch h.kind {
-	case protocol.TypeToolResult, protocol.TypeGateResult, protocol.TypeTransformResult, protocol.TypeStreamHistory:
+	case protocol.TypeToolResult, protocol.TypeGateResult, protocol.TypeTransformResult,
+		protocol.TypeStreamHistory:
 		delete(rc.foreign, h.id)
 	}
 	return isForeign

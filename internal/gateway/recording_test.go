@@ -31,7 +31,9 @@ func startRecording(t *testing.T, s *Session) (*Recording, adminapi.RecordingSta
 // are left out: the session's worker writes them when it comes to it.
 func readRecording(t *testing.T, r *Recording) []string {
 	t.Helper()
-	return slices.DeleteFunc(readWholeRecording(t, r), func(line string) bool { return strings.Contains(line, "host") })
+	return slices.DeleteFunc(readWholeRecording(t, r), func(line string) bool {
+		return strings.Contains(line, "host")
+	})
 }
 
 func readWholeRecording(t *testing.T, r *Recording) (lines []string) {
@@ -79,7 +81,8 @@ func connect(t *testing.T, g *Gateway, session string) *Conn {
 	t.Cleanup(c.Closed)
 	c.Receive(protocol.Append(nil, &protocol.Auth{Token: g.AdminToken()}))
 	c.Receive(
-		protocol.Append(nil, &protocol.Hello{Name: "late", ProtocolVersion: new(protocol.Version), Session: session}),
+		protocol.Append(nil, &protocol.Hello{Name: "late", ProtocolVersion: new(protocol.Version),
+			Session: session}),
 	)
 	return c
 }
@@ -88,12 +91,15 @@ func TestRecordingBeginsWithTheState(t *testing.T) {
 	_, s, e := joined(t)
 	e.conn.Receive([]byte(`{"type":"context.update","requestId":"c","context":"always"}`))
 	_, start := startRecording(t, s)
-	if start.Recording != adminapi.RecordingVersion || start.Session.ID != "s1" || len(start.Connections) != 1 {
-		t.Fatalf("start: got %+v, want version %d, session s1 and one connection", start, adminapi.RecordingVersion)
+	if start.Recording != adminapi.RecordingVersion || start.Session.ID != "s1" ||
+		len(start.Connections) != 1 {
+		t.Fatalf("start: got %+v, want version %d, session s1 and one connection", start,
+			adminapi.RecordingVersion)
 	}
 	c := start.Connections[0]
-	want := `{"type":"hello","name":"echo","protocolVersion":2,"session":"s1","context":"always","tools":[` +
-		`{"name":"greet","description":"d","parameters":` + greetSchema + `}]}`
+	want :=
+		`{"type":"hello","name":"echo","protocolVersion":2,"session":"s1","context":"always","tools":[` +
+			`{"name":"greet","description":"d","parameters":` + greetSchema + `}]}`
 	if diff := cmp.Diff(want, string(c.Hello)); diff != "" {
 		t.Errorf("hello (-want +got):\n%s", diff)
 	}
@@ -115,8 +121,9 @@ func TestRecordingHasWhatIsSaid(t *testing.T) {
 		`1 provider>gateway {"type":`, "1 gateway>provider error",
 		"1 provider>gateway size 9437184", "1 gateway>provider error",
 		"2 provider>gateway auth", "2 gateway>provider sessions", "2 provider>gateway hello",
-		"2 gateway>provider hello.ack", "2 gateway>provider session.lifecycle", "2 gateway>provider session.lifecycle",
-		"2 provider>gateway goodbye", "2 gateway>provider closed 1000",
+		"2 gateway>provider hello.ack", "2 gateway>provider session.lifecycle",
+		"2 gateway>provider session.lifecycle", "2 provider>gateway goodbye",
+		"2 gateway>provider closed 1000",
 	}
 	if diff := cmp.Diff(want, readRecording(t, r)); diff != "" {
 		t.Errorf("recording (-want +got):\n%s", diff)
@@ -144,7 +151,8 @@ func TestRecordingHasTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range lines {
-			if text := string(l.Message); !strings.HasPrefix(text, `{"type":"tools"`) { // when the worker comes to it
+			// when the worker comes to it
+			if text := string(l.Message); !strings.HasPrefix(text, `{"type":"tools"`) {
 				got = append(got, l.From+">"+l.To+" "+text)
 			}
 		}
@@ -166,20 +174,23 @@ func TestRecordingIsOfOneSession(t *testing.T) {
 	}
 	both := connect(t, g, protocol.AllSessions)
 	both.Receive(
-		[]byte(`{"type":"tools.update","requestId":"t","tools":[{"name":"t","description":"d","parameters":{}}]}`),
+		[]byte(
+			`{"type":"tools.update","requestId":"t","tools":[{"name":"t","description":"d","parameters":{}}]}`),
 	)
 	r, start := startRecording(t, s)
 	if len(start.Connections) != 2 {
 		t.Fatalf("connections: got %d, want 2", len(start.Connections))
 	}
-	connect(t, g, "s2").Receive([]byte(`{"type":"push","level":"keep","event":"x","requestId":"p"}`))
+	connect(t, g,
+		"s2").Receive([]byte(`{"type":"push","level":"keep","event":"x","requestId":"p"}`))
 	for _, session := range []*Session{second, s} {
 		session.BeginCall(Call{Name: "t"}, func(Outcome) {})
 	}
 	both.provider.mu.Lock()
 	var answers []string
 	for id, c := range both.provider.pending {
-		answers = append(answers, fmt.Sprintf(`{"type":"tool.result","id":%q,"data":%q}`, id, c.session.id))
+		answers = append(answers, fmt.Sprintf(`{"type":"tool.result","id":%q,"data":%q}`, id,
+			c.session.id))
 	}
 	both.provider.mu.Unlock()
 	for _, answer := range answers {
@@ -198,7 +209,8 @@ func TestRecordingHasARefusedProvider(t *testing.T) {
 	r, _ := startRecording(t, s)
 	c := g.Connect(quietPeer{}, ConnOptions{})
 	c.Receive([]byte(`{"type":"auth","token":"wrong"}`))
-	want := []string{"2 provider>gateway auth", "2 gateway>provider error", "2 gateway>provider closed 1008"}
+	want := []string{"2 provider>gateway auth", "2 gateway>provider error",
+		"2 gateway>provider closed 1008"}
 	if diff := cmp.Diff(want, readRecording(t, r)); diff != "" {
 		t.Errorf("recording (-want +got):\n%s", diff)
 	}
@@ -211,14 +223,16 @@ func TestSlowReaderOfARecording(t *testing.T) {
 	r, _ := startRecording(t, s)
 	const calls = 5000
 	for range calls {
-		if o := s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)}); o.Failed() {
+		if o := s.CallTool(t.Context(),
+			Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)}); o.Failed() {
 			t.Fatalf("call: got %s, want success", o.Text())
 		}
 	}
 	gap := fmt.Sprintf("gap %d", r.lines.count.value()-maxRecordedLines)
 	lines := readWholeRecording(t, r)
 	if len(lines) != maxRecordedLines+1 || !strings.HasSuffix(lines[0], gap) {
-		t.Errorf("recording: got %d lines, the first %q, want %d and %q", len(lines), lines[0], maxRecordedLines+1, gap)
+		t.Errorf("recording: got %d lines, the first %q, want %d and %q", len(lines), lines[0],
+			maxRecordedLines+1, gap)
 	}
 }
 
@@ -231,8 +245,9 @@ func TestRecordingEndsWithTheSession(t *testing.T) {
 		e.conn.Receive([]byte(`{"type":"shutdown.ready"}`))
 		<-s.Done()
 		lines := readRecording(t, r)
-		want := []string{"1 gateway>provider session.lifecycle", "1 provider>gateway shutdown.ready",
-			"1 gateway>provider sessions.updated", "0 > the session has ended: test"}
+		want := []string{"1 gateway>provider session.lifecycle",
+			"1 provider>gateway shutdown.ready", "1 gateway>provider sessions.updated",
+			"0 > the session has ended: test"}
 		if diff := cmp.Diff(want, lines); diff != "" {
 			t.Errorf("recording (-want +got):\n%s", diff)
 		}
@@ -251,7 +266,8 @@ func TestRecordingsAreBounded(t *testing.T) {
 	for range maxRecordings {
 		last, _ = startRecording(t, s)
 	}
-	if _, _, err := s.Record(); err == nil || !strings.Contains(err.Error(), "8 recordings run already") {
+	if _, _, err := s.Record(); err == nil ||
+		!strings.Contains(err.Error(), "8 recordings run already") {
 		t.Errorf("one more: got %v, want RATE_LIMITED", err)
 	}
 	last.Stop()
@@ -261,7 +277,8 @@ func TestRecordingsAreBounded(t *testing.T) {
 		r.Stop()
 	}
 	if g.recordings.Load() != nil {
-		t.Error("after all stopped: got a list of recordings, want none, so that messages cost nothing")
+		t.Error(
+			"after all stopped: got a list of recordings, want none, so that messages cost nothing")
 	}
 }
 
@@ -304,7 +321,8 @@ func TestNoRecordingCostsNothing(t *testing.T) {
 	g := New(Options{})
 	c := g.Connect(quietPeer{}, ConnOptions{})
 	t.Cleanup(c.Closed)
-	var m protocol.Message = &protocol.SessionLifecycle{SessionID: "s1", State: protocol.LifecycleIdle}
+	var m protocol.Message = &protocol.SessionLifecycle{SessionID: "s1",
+		State: protocol.LifecycleIdle}
 	frame := []byte(`{"type":"goodbye"}`)
 	if n := testing.AllocsPerRun(1000, func() { c.peer.Send(m); c.recordFrame(frame) }); n != 0 {
 		t.Errorf("a message each way: got %v allocations, want 0", n)

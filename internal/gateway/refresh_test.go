@@ -44,8 +44,10 @@ func TestRefreshForPrompt(t *testing.T) {
 			defer e.conn.Closed()
 			e.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 			version := protocol.Version
-			e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1",
-				Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
+			e.conn.Receive(protocol.Append(nil,
+				&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1",
+					Tools: []protocol.Tool{{Name: "greet", Description: "d",
+						Parameters: protocol.Raw(greetSchema)}}}))
 			text := "CI is passing."
 			for _, step := range []struct {
 				what   string
@@ -54,14 +56,18 @@ func TestRefreshForPrompt(t *testing.T) {
 				varies bool
 			}{
 				{"a section", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{
-					"tone": {Action: protocol.TransformAppend, Content: new("Be kind.")}}}, true, false},
+					"tone": {Action: protocol.TransformAppend, Content: new("Be kind.")}}}, true,
+					false},
 				{"rules", &protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{
-					{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny}}}, false, false},
+					{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny}}}, false,
+					false},
 				{"context", &protocol.ContextUpdate{Context: &text}, false, false},
 				{"a callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{
 					"guidelines": {Action: protocol.TransformCallback}}}, true, true},
-				{"no callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"guidelines": nil}},
-					true, false},
+				{"no callback",
+					&protocol.HooksUpdate{
+						Transforms: map[string]*protocol.Transform{"guidelines": nil},
+					}, true, false},
 			} {
 				synctest.Wait()
 				for len(h.lists) > 0 {
@@ -74,10 +80,12 @@ func TestRefreshForPrompt(t *testing.T) {
 					want = 1
 				}
 				if got := len(h.lists); got != want {
-					t.Errorf("caches %v: after %s the host got %d lists, want %d", caches, step.what, got, want)
+					t.Errorf("caches %v: after %s the host got %d lists, want %d", caches,
+						step.what, got, want)
 				}
 				if s.PromptVaries() != step.varies {
-					t.Errorf("after %s the prompt varies: %v, want %v", step.what, s.PromptVaries(), step.varies)
+					t.Errorf("after %s the prompt varies: %v, want %v", step.what, s.PromptVaries(),
+						step.varies)
 				}
 			}
 		})
@@ -103,7 +111,8 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		h := slowHost{lists: make(chan []Tool, 100), take: make(chan struct{})}
-		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, h)
+		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"},
+			HostInfo{Kind: "test", LiveTools: true}, h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +121,9 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 			connectProvider(
 				t,
 				g,
-				fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i, i),
+				fmt.Sprintf(
+					`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i,
+					i),
 			)
 			synctest.Wait()
 		}
@@ -132,19 +143,22 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 	})
 }
 
-// A host may read a list for as long as it likes: it stays as it is while the lists that follow are made, also when the
-// host refuses some of them.
+// A host may read a list for as long as it likes: it stays as it is while the lists that follow are
+// made, also when the host refuses some of them.
 func TestHostKeepsItsLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		h := &keepingHost{}
-		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, h)
+		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"},
+			HostInfo{Kind: "test", LiveTools: true}, h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		join := func(i int) *Conn {
 			c, _ := connectProvider(t, g,
-				fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%[1]d","description":"d","parameters":{}}]`, i))
+				fmt.Sprintf(
+					`"name":"p%d","tools":[{"name":"t%[1]d","description":"d","parameters":{}}]`,
+					i))
 			return c
 		}
 		joined := []*Conn{}
@@ -215,13 +229,15 @@ func TestToolsOwnerIsTold(t *testing.T) {
 		g := New(Options{})
 		h := slowHost{lists: make(chan []Tool, 10), take: make(chan struct{})}
 		close(h.take)
-		if _, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, h); err != nil {
+		if _, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"},
+			h); err != nil {
 			t.Fatal(err)
 		}
 		const tools = `"tools":[{"name":"a","description":"d","parameters":{}}]`
 		c, _ := connectProvider(t, g, `"name":"before",`+tools)
 		sleep(protocol.RefreshMax)
-		c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"after",` + tools + `}`))
+		c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"after",` +
+			tools + `}`))
 		sleep(protocol.RefreshMax)
 		for _, want := range []string{"before", "after"} {
 			select {
@@ -237,17 +253,21 @@ func TestToolsOwnerIsTold(t *testing.T) {
 	})
 }
 
-// A provider that leaves takes the memory of its tools with it, also where the list only got shorter.
+// A provider that leaves takes the memory of its tools with it, also where the list only got
+// shorter.
 func TestLeftToolsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
-		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, quietHost{})
+		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"},
+			HostInfo{Kind: "test", LiveTools: true}, quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		connectProvider(t, g, `"name":"first","tools":[{"name":"a","description":"d","parameters":{}}]`)
+		connectProvider(t, g,
+			`"name":"first","tools":[{"name":"a","description":"d","parameters":{}}]`)
 		synctest.Wait()
-		c, _ := connectProvider(t, g, `"name":"last","tools":[{"name":"b","description":"d","parameters":{}}]`)
+		c, _ := connectProvider(t, g,
+			`"name":"last","tools":[{"name":"b","description":"d","parameters":{}}]`)
 		synctest.Wait()
 		s, _ := g.Session("s1")
 		if len(s.sentTools) != 2 {

@@ -2,7 +2,8 @@ package gateway
 
 import "testing"
 
-// TestLabelIsPlain: whoever names a session, by its directory too, makes one line in which nothing is hidden.
+// TestLabelIsPlain: whoever names a session, by its directory too, makes one line in which nothing
+// is hidden.
 func TestLabelIsPlain(t *testing.T) {
 	g := New(Options{})
 	label := "b\u202egpj.exe\nnew\x1b[31m"

@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/spans"
 )
 
-// ExpectedProvider is the provider of a provider file in the sessions that the file is for, also while it does not run.
-// See docs/adr/0043-required-providers.md.
+// ExpectedProvider is the provider of a provider file in the sessions that the file is for, also
+// while it does not run. See docs/adr/0043-required-providers.md.
 type ExpectedProvider struct {
 	Name  string                      // of the file, for people
 	Says  string                      // its name in hello
@@ -23,11 +23,13 @@ type ExpectedProvider struct {
 	Match func(adminapi.Session) bool // nil: all sessions. It must not block
 	// Required says that calls wait while the provider is not bound, and are then denied.
 	Required bool
-	// Why returns in one line why the provider is not bound in a session. It is called under no lock.
+	// Why returns in one line why the provider is not bound in a session. It is called under no
+	// lock.
 	Why func(session string) string
 }
 
-// expectedProvider is an ExpectedProvider with the names by which a binding is known to be its. It is immutable.
+// expectedProvider is an ExpectedProvider with the names by which a binding is known to be its. It
+// is immutable.
 type expectedProvider struct {
 	ExpectedProvider
 	key offerKey
@@ -45,23 +47,26 @@ type expectation struct {
 	awaySince time.Time
 }
 
-// absence is a required provider that is not bound in a session. offer is its last one, there or in another session.
-// Without an offer, or with one that has no rules yet, the provider may have a rule about any call: it may register its
-// rules after its hello. An absence is immutable.
+// absence is a required provider that is not bound in a session. offer is its last one, there or in
+// another session. Without an offer, or with one that has no rules yet, the provider may have a
+// rule about any call: it may register its rules after its hello. An absence is immutable.
 type absence struct {
 	*expectedProvider
 	offer *offer
 }
 
-// ExpectProviders replaces the providers that sessions expect, in sessions that run too. A session whose host can't
-// enable its hooks for a required one within 5 seconds ends, as with [Gateway.SetHooks].
+// ExpectProviders replaces the providers that sessions expect, in sessions that run too. A session
+// whose host can't enable its hooks for a required one within 5 seconds ends, as with
+// [Gateway.SetHooks].
 func (g *Gateway) ExpectProviders(list []ExpectedProvider) {
 	now := make([]*expectedProvider, len(list))
 	for i, e := range list {
 		now[i] = &expectedProvider{e, offerKey{protocol.NormalName(e.Says), fileOwner(e.Owner)}}
 	}
 	g.lockWithHooksOrEnd(func() []*Session {
-		return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return !s.requiresAny(now) })
+		return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool {
+			return !s.requiresAny(now)
+		})
 	})
 	defer g.mu.Unlock()
 	g.expected = now
@@ -79,7 +84,8 @@ func (g *Gateway) ExpectProviders(list []ExpectedProvider) {
 	}
 }
 
-// rememberOffer keeps the offer of an expected provider for the time when it is away. Call with Gateway.mu held.
+// rememberOffer keeps the offer of an expected provider for the time when it is away. Call with
+// Gateway.mu held.
 func (g *Gateway) rememberOffer(p *Provider) {
 	if p == nil {
 		return
@@ -90,15 +96,19 @@ func (g *Gateway) rememberOffer(p *Provider) {
 	}
 }
 
-// requiresAny reports whether a provider of a list is required in the session. Call with Gateway.mu held.
+// requiresAny reports whether a provider of a list is required in the session. Call with Gateway.mu
+// held.
 func (s *Session) requiresAny(list []*expectedProvider) bool {
 	view := sync.OnceValue(s.view)
-	return slices.ContainsFunc(list, func(e *expectedProvider) bool { return e.Required && e.matches(view()) })
+	return slices.ContainsFunc(list, func(e *expectedProvider) bool {
+		return e.Required && e.matches(view())
+	})
 }
 
 func (e *expectedProvider) matches(v adminapi.Session) bool { return e.Match == nil || e.Match(v) }
 
-// expect updates the list of the providers that the session expects. Call with Gateway.mu held, and rebuild the routes.
+// expect updates the list of the providers that the session expects. Call with Gateway.mu held, and
+// rebuild the routes.
 func (s *Session) expect() {
 	before := s.expects
 	s.expects = nil
@@ -136,7 +146,8 @@ func (s *Session) expectAgain() {
 	}
 }
 
-// noteLeft keeps the offer of an expected provider that leaves the session. Call with Gateway.mu held.
+// noteLeft keeps the offer of an expected provider that leaves the session. Call with Gateway.mu
+// held.
 func (s *Session) noteLeft(b *binding) {
 	for _, x := range s.expects {
 		if x.is(b.provider) {
@@ -150,8 +161,8 @@ func (s *Session) isAway(x *expectation) bool {
 	return !slices.ContainsFunc(s.bindings, func(b *binding) bool { return x.is(b.provider) })
 }
 
-// lastOffer returns the last offer of an expected provider, here or in another session; nil if it is unknown. Call
-// with Gateway.mu held.
+// lastOffer returns the last offer of an expected provider, here or in another session; nil if it
+// is unknown. Call with Gateway.mu held.
 func (s *Session) lastOffer(x *expectation) *offer { return cmp.Or(x.last, s.g.lastOffers[x.key]) }
 
 // awayRequired returns the required providers that are not bound. Call with Gateway.mu held.
@@ -164,18 +175,25 @@ func (s *Session) awayRequired() (list []absence) {
 	return list
 }
 
-// holds reports whether a call waits for the provider: it may have a rule about the call, or the tool is its own.
+// holds reports whether a call waits for the provider: it may have a rule about the call, or the
+// tool is its own.
 func (a *absence) holds(c *toolCall, hasTool bool, g *Gateway) bool {
 	return a.offer == nil || len(a.offer.rules) == 0 ||
 		slices.ContainsFunc(a.offer.rules, func(r *rule) bool { return r.match(c, g) }) ||
-		!hasTool && slices.ContainsFunc(a.offer.tools, func(t *tool) bool { return t.Name == c.tool })
+		!hasTool && slices.ContainsFunc(a.offer.tools, func(t *tool) bool {
+			return t.Name == c.tool
+		})
 }
 
-// holder returns the provider that a call must wait for, nil if it need not wait. matched are the rules of the routes r
-// that match the call. A call that one of them denies need not wait.
-func (s *Session) holder(r *routes, matched []*rule, tool string, args protocol.Raw) *expectedProvider {
+// holder returns the provider that a call must wait for, nil if it need not wait. matched are the
+// rules of the routes r that match the call. A call that one of them denies need not wait.
+func (s *Session) holder(
+	r *routes, matched []*rule, tool string, args protocol.Raw,
+) *expectedProvider {
 	if len(r.required) == 0 ||
-		slices.ContainsFunc(matched, func(r *rule) bool { return r.Action == protocol.ActionDeny }) {
+		slices.ContainsFunc(matched, func(r *rule) bool {
+			return r.Action == protocol.ActionDeny
+		}) {
 		return nil
 	}
 	c, hasTool := s.newToolCall(r, tool, args), r.find(tool) != nil
@@ -187,8 +205,8 @@ func (s *Session) holder(r *routes, matched []*rule, tool string, args protocol.
 	return nil
 }
 
-// MayHaveTool reports whether the session has a tool of a provider, or a required provider that is away may have it, so
-// that a call waits for it.
+// MayHaveTool reports whether the session has a tool of a provider, or a required provider that is
+// away may have it, so that a call waits for it.
 func (s *Session) MayHaveTool(name string) bool {
 	r := s.routes.Load()
 	return r.find(name) != nil || s.holder(r, nil, name, nil) != nil
@@ -197,8 +215,8 @@ func (s *Session) MayHaveTool(name string) bool {
 // errInterrupted ends the waits for required providers in an interrupted session.
 var errInterrupted = errors.New("the session was interrupted")
 
-// awaitRequired waits until no required provider that is away has a say about a call, until a time at most. The
-// decision is a denial otherwise, also when ctx or the session ends.
+// awaitRequired waits until no required provider that is away has a say about a call, until a time
+// at most. The decision is a denial otherwise, also when ctx or the session ends.
 func (s *Session) awaitRequired(
 	ctx context.Context, until time.Time, tool string, args protocol.Raw, parent string,
 ) Decision {
@@ -212,14 +230,15 @@ func (s *Session) awaitRequired(
 		e := s.holder(r, s.matchingRules(r, tool, args), tool, args)
 		switch {
 		case e == nil && noted != nil:
-			s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("%s waited %s for provider %s", tool,
-				time.Since(begun).Round(time.Millisecond), noted.Name))
+			s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("%s waited %s for provider %s",
+				tool, time.Since(begun).Round(time.Millisecond), noted.Name))
 			return Decision{}
 		case e == nil:
 			return Decision{}
 		case noted == nil:
 			s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf(
-				"%s waits for provider %s, which is required here and is not connected", tool, e.Name))
+				"%s waits for provider %s, which is required here and is not connected", tool,
+				e.Name))
 		}
 		noted = e
 		if err := s.g.toolChanges.wait(limited, n, s.stopping); err == nil {
@@ -232,8 +251,10 @@ func (s *Session) awaitRequired(
 			return Decision{Deny: true, Reason: ErrSessionEnded.Error(), By: "the gateway"}
 		}
 		d := s.denyFor(e)
-		gate := &rule{Rule: protocol.Rule{Action: protocol.ActionGate}, provider: &Provider{name: e.Name}}
-		s.noteGate(gate, gateCall{tool, args, begun, spans.Below(parent)}, protocol.DecisionDeny, d.Reason)
+		gate := &rule{Rule: protocol.Rule{Action: protocol.ActionGate},
+			provider: &Provider{name: e.Name}}
+		s.noteGate(gate, gateCall{tool, args, begun, spans.Below(parent)}, protocol.DecisionDeny,
+			d.Reason)
 		return d
 	}
 }
@@ -247,7 +268,8 @@ func (s *Session) denyFor(e *expectedProvider) Decision {
 	if why == "" {
 		why = "it has not joined this session"
 	}
-	reason := fmt.Sprintf("provider %s is required here and is not connected: %s", e.Name, shorten(why))
+	reason := fmt.Sprintf("provider %s is required here and is not connected: %s", e.Name,
+		shorten(why))
 	return Decision{Deny: true, By: "provider " + e.Name, Reason: stripEscapes(reason)}
 }
 
@@ -276,12 +298,13 @@ func (s *Session) interruptWaits() {
 	}
 }
 
-// promptHold is how long a prompt waits for providers whose tools were there a moment ago, from when they left or the
-// session began.
+// promptHold is how long a prompt waits for providers whose tools were there a moment ago, from
+// when they left or the session began.
 const promptHold = 2 * time.Second
 
-// toolsOnTheirWay returns how much longer a prompt waits for providers with known tools that left a moment ago, or have
-// not joined a session that began a moment ago. name is the name of one of them, "" if the prompt need not wait.
+// toolsOnTheirWay returns how much longer a prompt waits for providers with known tools that left a
+// moment ago, or have not joined a session that began a moment ago. name is the name of one of
+// them, "" if the prompt need not wait.
 func (s *Session) toolsOnTheirWay() (name string, wait time.Duration) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -297,7 +320,8 @@ func (s *Session) toolsOnTheirWay() (name string, wait time.Duration) {
 	return name, wait
 }
 
-// awaitTools waits for tools that are on their way, so that the model is not told that they don't exist.
+// awaitTools waits for tools that are on their way, so that the model is not told that they don't
+// exist.
 func (s *Session) awaitTools(ctx context.Context) {
 	isNoted := false
 	for {
@@ -324,9 +348,9 @@ func (s *Session) noteHeld(name string) {
 		fmt.Sprintf("a prompt waits for provider %s, whose tools were here a moment ago", name))
 }
 
-// AwaitProviders waits until the connected providers that may bind themselves to the session have done so, or until ctx
-// ends. A host calls it once for a session whose agent works already, before it asks about the first call: the gates
-// of a session that has only just begun are not bound yet.
+// AwaitProviders waits until the connected providers that may bind themselves to the session have
+// done so, or until ctx ends. A host calls it once for a session whose agent works already, before
+// it asks about the first call: the gates of a session that has only just begun are not bound yet.
 func (s *Session) AwaitProviders(ctx context.Context) {
 	for {
 		n := s.g.ToolChanges()

@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// guard is a provider in process that answers each gate.check with deny, and calls with "done". Its reader handles one
-// frame after the other.
+// guard is a provider in process that answers each gate.check with deny, and calls with "done". Its
+// reader handles one frame after the other.
 type guard struct {
 	conn   *Conn
 	frames chan []byte
@@ -25,10 +25,12 @@ type guard struct {
 func (p *guard) Send(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.GateCheck:
-		p.frames <- protocol.Append(nil, &protocol.GateResult{CallID: m.CallID, Decision: protocol.DecisionDeny,
-			Reason: "guarded"})
+		p.frames <- protocol.Append(nil,
+			&protocol.GateResult{CallID: m.CallID, Decision: protocol.DecisionDeny,
+				Reason: "guarded"})
 	case *protocol.ToolCall:
-		p.frames <- protocol.Append(nil, &protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"done"`)})
+		p.frames <- protocol.Append(nil,
+			&protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"done"`)})
 	case *protocol.HelloAck, *protocol.Error:
 		p.said <- m
 	}
@@ -98,7 +100,8 @@ func (x *guarded) join() *guard {
 }
 
 func (x *guarded) hello(token, name, session string) *guard {
-	p := &guard{frames: make(chan []byte, 100), gone: make(chan struct{}), said: make(chan protocol.Message, 100)}
+	p := &guard{frames: make(chan []byte, 100), gone: make(chan struct{}),
+		said: make(chan protocol.Message, 100)}
 	p.conn = x.g.Connect(p, ConnOptions{})
 	x.t.Cleanup(func() {
 		select {
@@ -145,7 +148,8 @@ func messagesOf(s *Session) (texts []string) {
 	return texts
 }
 
-// Calls of a session wait for a required provider from the session's first moment on, and whenever it is away.
+// Calls of a session wait for a required provider from the session's first moment on, and whenever
+// it is away.
 func TestRequiredProviderIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newGuarded(t)
@@ -155,9 +159,10 @@ func TestRequiredProviderIsAway(t *testing.T) {
 		}
 		// Nobody knows its rules yet, so that all calls wait, and are denied.
 		d, took := x.decide(s, "read")
-		if !d.Deny || d.Reason != awayReason || d.By != "provider guard" || took != protocol.RequiredTimeout {
-			t.Errorf("a call without it: %+v after %s, want a denial with %q after %s", d, took, awayReason,
-				protocol.RequiredTimeout)
+		if !d.Deny || d.Reason != awayReason || d.By != "provider guard" ||
+			took != protocol.RequiredTimeout {
+			t.Errorf("a call without it: %+v after %s, want a denial with %q after %s", d, took,
+				awayReason, protocol.RequiredTimeout)
 		}
 		joined := make(chan *guard, 10)
 		later(time.Second, func() { joined <- x.join() })
@@ -174,7 +179,8 @@ func TestRequiredProviderIsAway(t *testing.T) {
 		}
 		later(3*time.Second, func() { x.join() })
 		if d, took := x.decide(s, "shell"); d.Reason != "guarded" || took != 3*time.Second {
-			t.Errorf("a gated call while it is away: %+v after %s, want its denial after 3s", d, took)
+			t.Errorf("a gated call while it is away: %+v after %s, want its denial after 3s", d,
+				took)
 		}
 		if v := s.View(); v.WaitsFor != nil {
 			t.Errorf("the session waits for %q, want nobody", v.WaitsFor)
@@ -190,7 +196,9 @@ func TestRequiredProviderIsAway(t *testing.T) {
 			}
 		}
 		gates := x.g.Diagnostics().Gates
-		if i := slices.IndexFunc(gates, func(n adminapi.GateNote) bool { return n.Reason == awayReason }); i < 0 ||
+		if i := slices.IndexFunc(gates, func(n adminapi.GateNote) bool {
+			return n.Reason == awayReason
+		}); i < 0 ||
 			gates[i].Provider != "guard" || gates[i].Decision != protocol.DecisionDeny {
 			t.Errorf("the decisions are %+v, want the denial among them", gates)
 		}
@@ -205,9 +213,13 @@ func TestRequiredProviderIsNotReady(t *testing.T) {
 		p := x.join()
 		s := x.session("s2", "l", true)
 		if d, took := x.decide(s, "read"); d.Deny || took != 0 {
-			t.Errorf("a call without a rule of the last hello: %+v after %s, want it allowed at once", d, took)
+			t.Errorf(
+				"a call without a rule of the last hello: %+v after %s, want it allowed at once", d,
+				took)
 		}
-		later(time.Second, func() { p.frames <- []byte(`{"type":"session.ready","sessionId":"s2"}`) })
+		later(time.Second, func() {
+			p.frames <- []byte(`{"type":"session.ready","sessionId":"s2"}`)
+		})
 		if d, took := x.decide(s, "shell"); d.Reason != "guarded" || took != time.Second {
 			t.Errorf("a gated call: %+v after %s, want its denial after 1s", d, took)
 		}
@@ -220,14 +232,17 @@ func TestRequiredRulesAreTheLast(t *testing.T) {
 		x := newGuarded(t)
 		s := x.session("s1", "l", true)
 		p := x.join()
-		p.frames <- []byte(`{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"edit"},"action":"deny"}]}`)
+		p.frames <- []byte(
+			`{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"edit"},"action":"deny"}]}`)
 		synctest.Wait()
 		p.killed()
 		if d, took := x.decide(s, "shell"); d.Deny || took != 0 {
 			t.Errorf("a call of its former rule: %+v after %s, want it allowed at once", d, took)
 		}
-		if d, took := x.decide(s, "edit"); d.Reason != awayReason || took != protocol.RequiredTimeout {
-			t.Errorf("a call of its rule: %+v after %s, want a denial after %s", d, took, protocol.RequiredTimeout)
+		if d, took := x.decide(s, "edit"); d.Reason != awayReason ||
+			took != protocol.RequiredTimeout {
+			t.Errorf("a call of its rule: %+v after %s, want a denial after %s", d, took,
+				protocol.RequiredTimeout)
 		}
 		// A session that begins then knows them as well.
 		if d, took := x.decide(x.session("s2", "l", true), "shell"); d.Deny || took != 0 {
@@ -238,8 +253,10 @@ func TestRequiredRulesAreTheLast(t *testing.T) {
 		p.frames <- []byte(`{"type":"hooks.update","onPreToolUse":[]}`)
 		synctest.Wait()
 		p.killed()
-		if d, took := x.decide(s, "shell"); d.Reason != awayReason || took != protocol.RequiredTimeout {
-			t.Errorf("without any rule: %+v after %s, want a denial after %s", d, took, protocol.RequiredTimeout)
+		if d, took := x.decide(s, "shell"); d.Reason != awayReason ||
+			took != protocol.RequiredTimeout {
+			t.Errorf("without any rule: %+v after %s, want a denial after %s", d, took,
+				protocol.RequiredTimeout)
 		}
 	})
 }
@@ -263,9 +280,10 @@ func TestRequiredHoldsCallsOfTools(t *testing.T) {
 		s := x.session("s1", "l", false)
 		other := connectWith(x.g, x.g.InstanceToken())
 		t.Cleanup(other.conn.Closed)
-		other.conn.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"other","tools":[` +
-			`{"name":"shell","description":"d","parameters":{}},` +
-			`{"name":"quick","description":"d","parameters":{},"timeout":1500}]}`))
+		other.conn.Receive(
+			[]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"other","tools":[` +
+				`{"name":"shell","description":"d","parameters":{}},` +
+				`{"name":"quick","description":"d","parameters":{},"timeout":1500}]}`))
 		call := func(c Call) (Outcome, time.Duration) {
 			return timed(func() Outcome { return s.CallTool(t.Context(), c) })
 		}
@@ -285,12 +303,14 @@ func TestRequiredHoldsCallsOfTools(t *testing.T) {
 		}
 		// An interrupt ends the wait.
 		later(time.Second, s.CancelCalls)
-		if o, took := call(Call{Name: "shell"}); o.ErrorCode != protocol.CodeCancelled || took != time.Second {
+		if o, took := call(Call{Name: "shell"}); o.ErrorCode != protocol.CodeCancelled ||
+			took != time.Second {
 			t.Errorf("an interrupted call: %s after %s, want CANCELLED after 1s", o.Text(), took)
 		}
 		joined := make(chan *guard, 10)
 		later(time.Second, func() { joined <- x.join() })
-		if o, took := call(Call{Name: "shell"}); !strings.Contains(o.Error, "guarded") || took != time.Second {
+		if o, took := call(Call{Name: "shell"}); !strings.Contains(o.Error, "guarded") ||
+			took != time.Second {
 			t.Errorf("a gated call: %s after %s, want its denial after 1s", o.Text(), took)
 		}
 		// Its own tool comes back with it.
@@ -299,13 +319,15 @@ func TestRequiredHoldsCallsOfTools(t *testing.T) {
 		if o, took := call(Call{Name: "own"}); o.Text() != "done" || took != time.Second {
 			t.Errorf("its own tool: %s after %s, want done after 1s", o.Text(), took)
 		}
-		if o, took := call(Call{Name: "nothing"}); o.ErrorCode != protocol.CodeNotFound || took != 0 {
+		if o, took := call(Call{Name: "nothing"}); o.ErrorCode != protocol.CodeNotFound ||
+			took != 0 {
 			t.Errorf("a tool that nobody has: %s after %s, want NOT_FOUND at once", o.Text(), took)
 		}
 	})
 }
 
-// Waits for a required provider end with the turn, the session and the caller; a rule that denies waits for nobody.
+// Waits for a required provider end with the turn, the session and the caller; a rule that denies
+// waits for nobody.
 func TestRequiredWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newGuarded(t)
@@ -322,8 +344,9 @@ func TestRequiredWaitsEnd(t *testing.T) {
 		}
 		other := connectWith(x.g, x.g.InstanceToken())
 		t.Cleanup(other.conn.Closed)
-		other.conn.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"other",` +
-			`"hooks":{"onPreToolUse":[{"match":{"tool":"read"},"action":"deny","reason":"never"}]}}`))
+		other.conn.Receive(
+			[]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"other",` +
+				`"hooks":{"onPreToolUse":[{"match":{"tool":"read"},"action":"deny","reason":"never"}]}}`))
 		if d, took := x.decide(s, "read"); d.Reason != "never" || took != 0 {
 			t.Errorf("a call that a rule denies: %+v after %s, want that denial at once", d, took)
 		}
@@ -334,13 +357,15 @@ func TestRequiredWaitsEnd(t *testing.T) {
 	})
 }
 
-// A file that is written, changed or removed while sessions run counts at once, and so does a new label.
+// A file that is written, changed or removed while sessions run counts at once, and so does a new
+// label.
 func TestRequiredChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newGuarded(t)
 		s, free := x.session("s1", "l", true), x.session("s2", "free", true)
 		if d, took := x.decide(free, "read"); d.Deny || took != 0 {
-			t.Errorf("a session that the file is not for: %+v after %s, want it allowed at once", d, took)
+			t.Errorf("a session that the file is not for: %+v after %s, want it allowed at once", d,
+				took)
 		}
 		free.Update("l", "")
 		if d, _ := x.decide(free, "read"); d.Reason != awayReason {
@@ -361,7 +386,8 @@ func TestRequiredChanges(t *testing.T) {
 	})
 }
 
-// A host that has hooks off gets them on before a required provider counts, and a session that can't have them ends.
+// A host that has hooks off gets them on before a required provider counts, and a session that
+// can't have them ends.
 func TestRequiredNeedsHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newGuarded(t)
@@ -409,7 +435,8 @@ func (h promptsHost) Send(context.Context, Prompt) error {
 	return nil
 }
 
-// A prompt waits for providers whose tools were there a moment ago, two seconds at most, and for no others.
+// A prompt waits for providers whose tools were there a moment ago, two seconds at most, and for no
+// others.
 func TestPromptWaitsForTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newGuarded(t)
@@ -440,7 +467,9 @@ func TestPromptWaitsForTools(t *testing.T) {
 		}
 		p := x.join()
 		s2, h2 := session()
-		later(time.Second, func() { p.frames <- []byte(`{"type":"session.ready","sessionId":"s2"}`) })
+		later(time.Second, func() {
+			p.frames <- []byte(`{"type":"session.ready","sessionId":"s2"}`)
+		})
 		if took := prompt(s2, h2); took != time.Second {
 			t.Errorf("a new session: the prompt waited %s, want 1s", took)
 		}
@@ -456,7 +485,9 @@ func TestPromptWaitsForTools(t *testing.T) {
 			t.Errorf("it is away for longer: a host's prompt waited %s, want 0s", took)
 		}
 		s3, _ := session()
-		if _, took := timed(func() string { return s3.UserPrompt(t.Context(), "hi", "") }); took != promptHold {
+		if _, took := timed(func() string {
+			return s3.UserPrompt(t.Context(), "hi", "")
+		}); took != promptHold {
 			t.Errorf("a new session: a host's prompt waited %s, want %s", took, promptHold)
 		}
 	})

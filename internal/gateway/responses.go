@@ -9,8 +9,9 @@ import (
 // Limits of a response queue, in bytes.
 const (
 	maxResponseBytes = 64 << 20
-	lowResponseBytes = maxResponseBytes * 3 / 4 // the queue shrinks to this when it is over the limit
-	responseCost     = 350                      // about what a response takes beside its texts
+	// the queue shrinks to this when it is over the limit
+	lowResponseBytes = maxResponseBytes * 3 / 4
+	responseCost     = 350 // about what a response takes beside its texts
 )
 
 // Responses is a session's response queue (docs/admin-api.md, "Responses"): all
@@ -72,7 +73,9 @@ func unfinished(lines []LiveLine) []LiveLine {
 		e := l.Event
 		switch start, isEnd := startCallback[e.Callback]; {
 		case isEnd:
-			isStart := func(o LiveLine) bool { return o.Event.Callback == start && o.Event.ID == e.ID }
+			isStart := func(o LiveLine) bool {
+				return o.Event.Callback == start && o.Event.ID == e.ID
+			}
 			open = slices.DeleteFunc(open, isStart)
 		case e.Callback == OnIdle:
 			open = nil
@@ -132,7 +135,8 @@ func (q *Responses) add(e Event) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e.Forwarded, e.Data, e.Requests, e.Duration = "", nil, nil, 0 // callbacks of the session API don't have them
+	// callbacks of the session API don't have them
+	e.Forwarded, e.Data, e.Requests, e.Duration = "", nil, nil, 0
 	q.items = append(q.items, q.number(e))
 	if q.bytes > maxResponseBytes {
 		q.shrink()
@@ -169,6 +173,8 @@ func (q *Responses) shrink() {
 		return
 	}
 	dropOldest(func(r Response) bool { return r.seq != newest })
-	missing := Event{SessionError: "responses are missing here: more than 64 MiB of them waited to be read"}
+	missing :=
+		Event{SessionError: "responses are missing here: more than 64 MiB of them waited to " +
+			"be read"}
 	q.items = slices.Insert(q.items, 0, q.number(missing))
 }

@@ -15,7 +15,8 @@ import (
 func quiet(t *testing.T) *Session {
 	t.Helper()
 	g := New(Options{})
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "test", Send: true}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"},
+		HostInfo{Kind: "test", Send: true}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func TestResponsesBegin(t *testing.T) {
 		want      []string
 	}{
 		{"from the start", true, all},
-		{"in mid-turn", false, []string{"onAgentStart t2", "onStartMessage x", "onStartToolExecution c1"}},
+		{"in mid-turn", false, []string{"onAgentStart t2", "onStartMessage x",
+			"onStartToolExecution c1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := quiet(t)
@@ -99,7 +101,8 @@ func TestResponsesRemove(t *testing.T) {
 	for i := range 3 {
 		first, err := q.Next(ctx)
 		again, err2 := q.Next(ctx)
-		if err != nil || err2 != nil || first.seq != again.seq || first.Event.Delta != fmt.Sprint(i) {
+		if err != nil || err2 != nil || first.seq != again.seq ||
+			first.Event.Delta != fmt.Sprint(i) {
 			t.Fatalf(
 				"response %d is %+v, then %+v (%v, %v), want the same twice, delta %d",
 				i, first.Event, again.Event, err, err2, i,
@@ -141,14 +144,18 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 			t.Fatalf("at the end %q wait, want %q", waiting(q), want)
 		}
 		q.Remove(r)
-		if r, err := q.Next(t.Context()); err != nil || r.Event.SessionError != "the session's host is gone: it died" {
-			t.Fatalf(`the host's death is told as %+v, %v, want "the session's host is gone: it died"`, r.Event, err)
+		if r, err := q.Next(t.Context()); err != nil ||
+			r.Event.SessionError != "the session's host is gone: it died" {
+			t.Fatalf(
+				`the host's death is told as %+v, %v, want "the session's host is gone: it died"`,
+				r.Event, err)
 		} else {
 			q.Remove(r)
 		}
 		for range 2 {
 			if _, err := q.Next(t.Context()); !errors.Is(err, ErrSessionEnded) {
-				t.Fatalf("a drained queue of a session that ended says %v, want %v", err, ErrSessionEnded)
+				t.Fatalf("a drained queue of a session that ended says %v, want %v", err,
+					ErrSessionEnded)
 			}
 		}
 		if _, err := s.Responses(false).Next(t.Context()); !errors.Is(err, ErrSessionEnded) {
@@ -190,7 +197,8 @@ func TestResponsesGiveWay(t *testing.T) {
 	for i := range 60 {
 		s.publish(Event{Callback: OnMessage, ID: fmt.Sprint("m", i), Delta: chunk})
 		if n := q.Bytes(); n > maxResponseBytes {
-			t.Fatalf("after %d deltas the queue holds %d bytes, want at most %d", i, n, maxResponseBytes)
+			t.Fatalf("after %d deltas the queue holds %d bytes, want at most %d", i, n,
+				maxResponseBytes)
 		}
 	}
 	q.Remove(head) // it has gone: nothing else goes with it
@@ -221,13 +229,16 @@ func TestResponsesMissing(t *testing.T) {
 		}
 	}
 	got := waiting(q)
-	if got[0] != "sessionError" || got[len(got)-1] != "onEndMessage 199" || slices.Contains(got[1:], "sessionError") {
+	if got[0] != "sessionError" || got[len(got)-1] != "onEndMessage 199" ||
+		slices.Contains(got[1:], "sessionError") {
 		t.Errorf(`the queue holds %q, want "sessionError" once, and "onEndMessage 199"`, got)
 	}
 	// One that is too large by itself is kept.
-	s.publish(Event{Callback: OnEndMessage, ID: "large", Content: strings.Repeat("x", maxResponseBytes+1)})
+	s.publish(Event{Callback: OnEndMessage, ID: "large",
+		Content: strings.Repeat("x", maxResponseBytes+1)})
 	if got := waiting(q); !slices.Equal(got, []string{"sessionError", "onEndMessage large"}) {
-		t.Errorf(`with a large one the queue holds %q, want ["sessionError" "onEndMessage large"]`, got)
+		t.Errorf(`with a large one the queue holds %q, want ["sessionError" "onEndMessage large"]`,
+			got)
 	}
 }
 
@@ -263,7 +274,8 @@ func TestResponsesUnderLoad(t *testing.T) {
 // toolArguments is JSON text, whatever a session's arguments are.
 func TestArgumentsText(t *testing.T) {
 	for args, want := range map[string]string{
-		``: `{}`, ` `: `{}`, `{"a":1}`: `{"a":1}`, `null`: `null`, `{not json`: `"{not json"`, "\"": `"\""`,
+		``: `{}`, ` `: `{}`, `{"a":1}`: `{"a":1}`, `null`: `null`, `{not json`: `"{not json"`,
+		"\"": `"\""`,
 	} {
 		e := Event{Callback: OnStartToolExecution, ID: "c", Tool: "t", Args: args}
 		if got := *e.View().ToolArguments; got != want {

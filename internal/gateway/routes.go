@@ -36,7 +36,8 @@ func (s *Session) ToolProvider(tool string) (name, identity string) {
 // takesSameArgs reports whether arguments that were checked for r are good for other too:
 // both lead to the same tool first, with or without a target.
 func (r *route) takesSameArgs(other *route) bool {
-	return r.merged == other.merged && len(r.tools) > 0 && len(other.tools) > 0 && r.tools[0] == other.tools[0]
+	return r.merged == other.merged && len(r.tools) > 0 && len(other.tools) > 0 &&
+		r.tools[0] == other.tools[0]
 }
 
 // routes is the table of a session's tools, rules and transforms, in the order of
@@ -65,10 +66,12 @@ func (r *routes) find(name string) *route {
 	return r.byName[name]
 }
 
-// hasRulesOf reports whether other has the same rules and lacks the same required providers; false for nil.
+// hasRulesOf reports whether other has the same rules and lacks the same required providers; false
+// for nil.
 func (r *routes) hasRulesOf(other *routes) bool {
 	return r == other ||
-		other != nil && slices.Equal(r.rules, other.rules) && slices.Equal(r.required, other.required)
+		other != nil && slices.Equal(r.rules, other.rules) &&
+			slices.Equal(r.required, other.required)
 }
 
 // newRoutes makes the routes of a session's bindings. The rules of user hooks come first.
@@ -78,7 +81,8 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 	for _, b := range bindings {
 		n += len(b.offer.tools)
 	}
-	r := &routes{list: make([]*route, 0, n), rules: slices.Clip(userHooks), transforms: map[string][]*transform{}}
+	r := &routes{list: make([]*route, 0, n), rules: slices.Clip(userHooks),
+		transforms: map[string][]*transform{}}
 	merged := map[string]*route{} // by name, and the meta-tools
 	for _, b := range bindings {
 		p := b.provider
@@ -122,7 +126,8 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 // instances share the tool.
 func (r *route) define() {
 	t := r.tools[0]
-	r.definition = Tool{Name: t.Name, Description: t.described, Parameters: t.Parameters, Provider: t.provider.name}
+	r.definition = Tool{Name: t.Name, Description: t.described, Parameters: t.Parameters,
+		Provider: t.provider.name}
 	if !r.merged {
 		return
 	}
@@ -135,7 +140,8 @@ func (r *route) define() {
 	}
 	description := "Instance ID; the most recently active one when left out. Available: " +
 		strings.Join(available, ", ")
-	target := append(protocol.AppendText([]byte(`{"type":"string","description":`), description), '}')
+	target := append(protocol.AppendText([]byte(`{"type":"string","description":`), description),
+		'}')
 	r.definition.Parameters = withProperty(t.Parameters, targetParam, target)
 }
 
@@ -151,7 +157,8 @@ func (r *route) choose(target string, failed *tool) *tool {
 			continue
 		}
 		hasFailed := failed != nil && t.provider.instance == failed.provider.instance
-		if !hasFailed && (best == nil || t.provider.lastActive.Load() > best.provider.lastActive.Load()) {
+		if !hasFailed &&
+			(best == nil || t.provider.lastActive.Load() > best.provider.lastActive.Load()) {
 			best = t
 		}
 	}

@@ -16,9 +16,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// FuzzRoutes has providers join, change, take over and leave sessions, in any order. After each step every session has
-// the tools of its bindings, made anew here, a call of each goes to the provider that has it and by its present
-// parameters, and the lists that hosts have kept are as they were.
+// FuzzRoutes has providers join, change, take over and leave sessions, in any order. After each
+// step every session has the tools of its bindings, made anew here, a call of each goes to the
+// provider that has it and by its present parameters, and the lists that hosts have kept are as
+// they were.
 //
 // A step is two bytes: what happens, and to whom.
 func FuzzRoutes(f *testing.F) {
@@ -37,7 +38,8 @@ func FuzzRoutes(f *testing.F) {
 			r.register()
 			for i := 0; i+1 < min(len(steps), 120); i += 2 {
 				r.step(int(steps[i]), int(steps[i+1]))
-				sleep(20 * time.Second) // far from the limits of hellos a minute, and all lists are out
+				// far from the limits of hellos a minute, and all lists are out
+				sleep(20 * time.Second)
 				synctest.Wait()
 				r.check(fmt.Sprintf("step %d (%d, %d)", i/2, steps[i], steps[i+1]))
 				if t.Failed() {
@@ -52,7 +54,8 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// routesRig is a gateway with hosts that keep lists, and providers that answer with what they were asked.
+// routesRig is a gateway with hosts that keep lists, and providers that answer with what they were
+// asked.
 type routesRig struct {
 	t         *testing.T
 	g         *Gateway
@@ -92,7 +95,8 @@ func (p *routesProvider) Flush() {
 	p.done = len(p.calls)
 	p.mu.Unlock()
 	for _, c := range asked {
-		p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)}))
+		p.conn.Receive(protocol.Append(nil,
+			&protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)}))
 	}
 }
 
@@ -140,7 +144,8 @@ func (r *routesRig) session(n int) string {
 	return r.sessions[n%len(r.sessions)].id
 }
 
-// tools are the definitions that a number means. Instances share what they are called like, without a serial number.
+// tools are the definitions that a number means. Instances share what they are called like, without
+// a serial number.
 func (r *routesRig) tools(n int, isShared bool) []protocol.Tool {
 	list := []protocol.Tool{}
 	for i := range 4 {
@@ -156,15 +161,18 @@ func (r *routesRig) tools(n int, isShared bool) []protocol.Tool {
 		if isShared {
 			name = "shared" + name
 		}
-		list = append(list, protocol.Tool{Name: name, Description: fmt.Sprintf("version %d", version),
-			Parameters: protocol.Raw(fmt.Sprintf(`{"properties":{"v":{"const":%d}},"required":["v"]}`, version))})
+		list = append(list,
+			protocol.Tool{Name: name, Description: fmt.Sprintf("version %d", version),
+				Parameters: protocol.Raw(
+					fmt.Sprintf(`{"properties":{"v":{"const":%d}},"required":["v"]}`, version))})
 	}
 	return list
 }
 
 func (r *routesRig) helloOf(n int) *protocol.Hello {
 	version := protocol.Version
-	m := &protocol.Hello{Name: fmt.Sprintf("n%d", n%3), ProtocolVersion: &version, Session: r.session(n >> 2)}
+	m := &protocol.Hello{Name: fmt.Sprintf("n%d", n%3), ProtocolVersion: &version,
+		Session: r.session(n >> 2)}
 	if n&0x10 != 0 {
 		m.Instance = fmt.Sprintf("i%d", n>>5&1)
 	}
@@ -230,7 +238,8 @@ func (r *routesRig) step(what, n int) {
 		}
 	case 8, 9: // a provider file, and its next version with another prefix
 		spec := PassSpec{Trust: TrustProject, All: true, Owner: "me",
-			Tools: ToolPolicy{Prefix: fmt.Sprintf("x%d_", n>>6), Deny: []string{fmt.Sprintf("t%d", n&3)}}}
+			Tools: ToolPolicy{Prefix: fmt.Sprintf("x%d_", n>>6),
+				Deny: []string{fmt.Sprintf("t%d", n&3)}}}
 		if what == 9 && p.pass != nil {
 			spec.Replaces = []*Pass{p.pass}
 		}
@@ -241,7 +250,8 @@ func (r *routesRig) step(what, n int) {
 	}
 }
 
-// wantedTools lists the tools of a session's bindings with, for each, the tools that its calls may go to.
+// wantedTools lists the tools of a session's bindings with, for each, the tools that its calls may
+// go to.
 func wantedTools(s *Session) (defs []Tool, ways [][]*tool) {
 	at := map[string]int{}
 	add := func(name string, d Tool, t *tool) {
@@ -258,12 +268,15 @@ func wantedTools(s *Session) (defs []Tool, ways [][]*tool) {
 	for _, b := range s.bindings {
 		p := b.provider
 		for _, t := range b.offer.tools {
-			add(t.Name, Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Provider: p.name}, t)
+			add(t.Name, Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters,
+				Provider: p.name}, t)
 		}
 		if p.instance != "" {
 			name := metaTool(p.name)
-			add(name, Tool{Name: name, Provider: p.name, Description: "List connected " + p.name + " instances",
-				Parameters: protocol.Raw(`{"type":"object","properties":{}}`)}, nil)
+			add(name,
+				Tool{Name: name, Provider: p.name,
+					Description: "List connected " + p.name + " instances",
+					Parameters:  protocol.Raw(`{"type":"object","properties":{}}`)}, nil)
 		}
 	}
 	for i, way := range ways {
@@ -272,8 +285,9 @@ func wantedTools(s *Session) (defs []Tool, ways [][]*tool) {
 			for i, t := range way {
 				instances[i] = t.provider.instance
 			}
-			target := `{"type":"string","description":"Instance ID; the most recently active one when left out. ` +
-				`Available: ` + strings.Join(instances, ", ") + `"}`
+			target :=
+				`{"type":"string","description":"Instance ID; the most recently active one when left out. ` +
+					`Available: ` + strings.Join(instances, ", ") + `"}`
 			defs[i].Parameters = withProperty(defs[i].Parameters, targetParam, []byte(target))
 		}
 	}
@@ -292,17 +306,20 @@ func (r *routesRig) check(when string) {
 		for j, d := range want {
 			to := routes.find(d.Name)
 			if to != routes.list[j] {
-				r.t.Errorf("%s: session %d finds %v by the name %s, want %v", when, i, to, d.Name, routes.list[j])
+				r.t.Errorf("%s: session %d finds %v by the name %s, want %v", when, i, to, d.Name,
+					routes.list[j])
 				continue
 			}
 			if !slices.Equal(to.tools, ways[j]) {
-				r.t.Errorf("%s: in session %d calls of %s go to %v, want %v", when, i, d.Name, to.tools, ways[j])
+				r.t.Errorf("%s: in session %d calls of %s go to %v, want %v", when, i, d.Name,
+					to.tools, ways[j])
 			}
 			for _, t := range ways[j] {
 				if s.bindings == nil || !slices.ContainsFunc(s.bindings, func(b *binding) bool {
 					return b.provider == t.provider
 				}) {
-					r.t.Errorf("%s: %s in session %d leads to a provider that is not bound there", when, d.Name, i)
+					r.t.Errorf("%s: %s in session %d leads to a provider that is not bound there",
+						when, d.Name, i)
 				}
 				r.call(when, s, t)
 			}
@@ -310,7 +327,8 @@ func (r *routesRig) check(when string) {
 		h := r.hosts[i]
 		for j, list := range h.lists {
 			if !equalTools(list, h.copies[j]) {
-				r.t.Errorf("%s: list %d of session %d became %v, was %v", when, j, i, list, h.copies[j])
+				r.t.Errorf("%s: list %d of session %d became %v, was %v", when, j, i, list,
+					h.copies[j])
 			}
 			if cap(list) > len(list) {
 				r.t.Errorf("%s: list %d of session %d has room behind it", when, j, i)
@@ -335,11 +353,12 @@ func (r *routesRig) call(when string, s *Session, t *tool) {
 	before := len(p.calls)
 	o := s.CallTool(r.t.Context(), Call{Name: t.Name, Args: protocol.Raw(args)})
 	if o.Failed() || len(p.calls) != before+1 {
-		r.t.Errorf("%s: %s of %s in session %s: %s, and it got %d calls, want one", when, t.Name, t.provider.name, s.id,
-			o.Text(), len(p.calls)-before)
+		r.t.Errorf("%s: %s of %s in session %s: %s, and it got %d calls, want one", when, t.Name,
+			t.provider.name, s.id, o.Text(), len(p.calls)-before)
 		return
 	}
 	if c := p.calls[before]; c.SessionID != s.id || c.Tool != t.called {
-		r.t.Errorf("%s: the call is %s in session %s, want %s in %s", when, c.Tool, c.SessionID, t.called, s.id)
+		r.t.Errorf("%s: the call is %s in session %s, want %s in %s", when, c.Tool, c.SessionID,
+			t.called, s.id)
 	}
 }

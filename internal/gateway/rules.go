@@ -27,8 +27,8 @@ type rule struct {
 
 // view describes the rule for the admin API.
 func (r *rule) view() adminapi.Rule {
-	return adminapi.Rule{Index: r.index, Action: r.Action, Match: adminapi.RuleMatch(r.Match), GateID: r.GateID,
-		FailOpen: r.FailOpen}
+	return adminapi.Rule{Index: r.index, Action: r.Action, Match: adminapi.RuleMatch(r.Match),
+		GateID: r.GateID, FailOpen: r.FailOpen}
 }
 
 // Rules lists the rules that are in force, in the order in which they decide.
@@ -36,7 +36,8 @@ func (s *Session) Rules() []adminapi.SessionRule {
 	rules := s.routes.Load().rules
 	views := make([]adminapi.SessionRule, len(rules))
 	for i, r := range rules {
-		views[i] = adminapi.SessionRule{Session: s.id, Provider: r.provider.name, Hook: r.hook != nil, Rule: r.view()}
+		views[i] = adminapi.SessionRule{Session: s.id, Provider: r.provider.name,
+			Hook: r.hook != nil, Rule: r.view()}
 	}
 	return views
 }
@@ -51,7 +52,8 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 			r.Match.Provider = normal
 		}
 		fieldError := func(field string, err error) *protocol.Error {
-			return errorf(protocol.CodeInvalidJSON, "%sonPreToolUse[%d].match.%s: %v", at, i, field, err)
+			return errorf(protocol.CodeInvalidJSON, "%sonPreToolUse[%d].match.%s: %v", at, i, field,
+				err)
 		}
 		if d.Match.Tool != "" {
 			r.tool = match.NewToolGlob(d.Match.Tool)
@@ -110,8 +112,8 @@ func (c *toolCall) argsText() *match.Text {
 	return c.text
 }
 
-// searchTools are tools of agents that search. If no file has a path with spaces, they search its words instead, so a
-// rule about files is compared with the words too.
+// searchTools are tools of agents that search. If no file has a path with spaces, they search its
+// words instead, so a rule about files is compared with the words too.
 var searchTools = []string{"grep", "rg", "glob"}
 
 // paths returns the files that the call names; see [CallFiles].
@@ -122,7 +124,8 @@ func (c *toolCall) paths() []match.File {
 		names, c.isUnclear = CallFiles(c.tool, c.args)
 		for _, name := range names {
 			c.files = append(c.files, match.NewFile(name))
-			if words := strings.Fields(name); len(words) > 1 && slices.Contains(searchTools, c.tool) {
+			if words := strings.Fields(name); len(words) > 1 &&
+				slices.Contains(searchTools, c.tool) {
 				for _, word := range words {
 					c.files = append(c.files, match.NewFile(word))
 				}
@@ -167,7 +170,8 @@ func (r *rule) match(c *toolCall, g *Gateway) bool {
 // reportUndecided counts and logs a match that was [match.Undecided].
 func (g *Gateway) reportUndecided(what, provider string) {
 	g.stats.UndecidedMatches.Add(1)
-	g.o.Log.Warn("a pattern took too long, or its text is too long", "of", what, "provider", provider)
+	g.o.Log.Warn("a pattern took too long, or its text is too long", "of", what, "provider",
+		provider)
 }
 
 // matchingRules returns the rules of r that match a call, in registration order.
@@ -187,10 +191,13 @@ func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*ru
 
 // staticDenial returns the denial by the first matching rule with action deny, and whether there is
 // one.
-func (s *Session) staticDenial(rules []*rule, tool string, args protocol.Raw, span spans.Span) (Decision, bool) {
+func (s *Session) staticDenial(
+	rules []*rule, tool string, args protocol.Raw, span spans.Span,
+) (Decision, bool) {
 	for _, r := range rules {
 		if r.Action == protocol.ActionDeny {
-			reason := stripEscapes(cmp.Or(r.Reason, fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name)))
+			reason := stripEscapes(cmp.Or(r.Reason,
+				fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name)))
 			s.noteGate(r, gateCall{tool, args, time.Now(), span}, protocol.DecisionDeny, reason)
 			return Decision{Deny: true, Reason: reason, By: r.owner()}, true
 		}
@@ -211,7 +218,9 @@ func staticContext(rules []*rule) string {
 
 // joinTexts joins the texts that are not empty, with an empty line between.
 func joinTexts(texts []string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s == "" }), "\n\n")
+	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
+		return s == ""
+	}), "\n\n")
 }
 
 // warnUnmatchedRules adds a warning to the session's timeline for each rule that can
@@ -222,7 +231,8 @@ func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 		return
 	}
 	matchesOne := func(tool match.ToolGlob) bool {
-		if slices.ContainsFunc(s.routes.Load().list, func(to *route) bool { return tool.Match(to.name) }) {
+		if slices.ContainsFunc(s.routes.Load().list,
+			func(to *route) bool { return tool.Match(to.name) }) {
 			return true
 		}
 		if !s.info.Hooks {
@@ -238,7 +248,8 @@ func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 	for i, rule := range rules {
 		if rule.tool != nil && !matchesOne(rule.tool) {
 			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf(
-				"rule %d of provider %s matches no tool of this session: there is no %q", i, p.name, rule.Match.Tool))
+				"rule %d of provider %s matches no tool of this session: there is no %q", i, p.name,
+				rule.Match.Tool))
 		}
 	}
 }

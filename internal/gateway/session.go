@@ -162,9 +162,9 @@ func (s *Session) View() adminapi.Session {
 func (s *Session) view() adminapi.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
-		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC(),
-		Repository: s.repo, Attachments: s.info.Attachments}
+	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model,
+		CWD: s.cwd, State: "idle", Providers: len(s.bindings), Tools: len(s.routes.Load().list),
+		CreatedAt: s.createdAt.UTC(), Repository: s.repo, Attachments: s.info.Attachments}
 	if !s.isIdle() {
 		v.State = "busy"
 	}
@@ -195,8 +195,9 @@ func (s *Session) Tools() []adminapi.Tool {
 	views := make([]adminapi.Tool, len(list))
 	for i, t := range list {
 		d := t.definition
-		views[i] = adminapi.Tool{Name: d.Name, Description: d.Description, Parameters: []byte(d.Parameters),
-			Provider: d.Provider, Session: s.id, TimeoutMs: t.timeout.Milliseconds()}
+		views[i] = adminapi.Tool{Name: d.Name, Description: d.Description,
+			Parameters: []byte(d.Parameters), Provider: d.Provider, Session: s.id,
+			TimeoutMs: t.timeout.Milliseconds()}
 		if len(t.tools) > 0 {
 			own := t.tools[0]
 			views[i].Title, views[i].Description = own.Title, own.Description

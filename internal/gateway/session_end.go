@@ -39,7 +39,8 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 		b.isUnanswered = true
 		b.tellQuestions()
 		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id,
-			State: protocol.LifecycleShutdownPending, Deadline: protocol.ShutdownDeadline.Milliseconds()})
+			State:    protocol.LifecycleShutdownPending,
+			Deadline: protocol.ShutdownDeadline.Milliseconds()})
 		peers = append(peers, b.provider.peer)
 	}
 	if s.unanswered = len(s.bindings); s.unanswered == 0 {
@@ -96,7 +97,8 @@ func (s *Session) tearDown() {
 		p := c.provider
 		// Providers without a binding have calls too, of tools that they removed since.
 		ended = append(ended, p.cancelCalls(isOwn, protocol.ReasonInterrupted)...)
-		// A provider whose identity has ended stays as it is: it still answers other sessions' calls.
+		// A provider whose identity has ended stays as it is: it still answers other sessions'
+		// calls.
 		if c.is(bound) && len(p.bindings) == 0 && !p.all && !c.identity.ended {
 			c.state.Store(int32(unbound))
 			c.needsSessionList = true

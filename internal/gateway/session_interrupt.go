@@ -27,7 +27,8 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 		s.CancelCalls()
 		s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
 		return nil, errorf(protocol.CodeInvalidState,
-			"the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
+			"the turn goes on: sessions of host %s can't be interrupted; their calls were "+
+				"cancelled", s.info.Kind)
 	}
 	s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
 	kept := s.prompts.kept()
@@ -38,7 +39,9 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 		dropped, err = s.host.Interrupt(ctx, reason)
 	}
 	kept = append(kept, s.prompts.kept()...)
-	dropped = slices.DeleteFunc(dropped, func(text string) bool { return slices.Contains(kept, text) })
+	dropped = slices.DeleteFunc(dropped, func(text string) bool {
+		return slices.Contains(kept, text)
+	})
 	if len(dropped) > 0 {
 		s.show(adminapi.LogWarning, sourceGateway, droppedPrompts(dropped))
 	}

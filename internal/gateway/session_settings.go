@@ -65,7 +65,8 @@ func (s *Session) Effort() string {
 // has 30 seconds.
 func (s *Session) SetModel(ctx context.Context, model, effort string) error {
 	if s.info.SetModel == nil {
-		return errorf(protocol.CodeInvalidState, "a session of host %s has no model to change", s.info.Kind)
+		return errorf(protocol.CodeInvalidState, "a session of host %s has no model to change",
+			s.info.Kind)
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
@@ -76,10 +77,12 @@ func (s *Session) SetModel(ctx context.Context, model, effort string) error {
 	return nil
 }
 
-// Modes are the modes that a session may have: the agent asks before it acts, plans only, or works on without asking.
+// Modes are the modes that a session may have: the agent asks before it acts, plans only, or works
+// on without asking.
 var Modes = []string{"interactive", "plan", "autopilot"}
 
-// ErrNoModes is the error of [Session.Mode] and [Session.SetMode] for a session whose host has no modes.
+// ErrNoModes is the error of [Session.Mode] and [Session.SetMode] for a session whose host has no
+// modes.
 var ErrNoModes = errors.New("sessions of this host have no modes")
 
 // Mode returns the session's mode. The error is [ErrNoModes], or the host's, which has 30 seconds.
@@ -96,8 +99,8 @@ func (s *Session) Mode(ctx context.Context) (string, error) {
 	return mode, nil
 }
 
-// SetMode changes the session's mode, to one of [Modes]. The error is [ErrNoModes], or the host's, which has 30
-// seconds. Whoever calls it has asked a person.
+// SetMode changes the session's mode, to one of [Modes]. The error is [ErrNoModes], or the host's,
+// which has 30 seconds. Whoever calls it has asked a person.
 func (s *Session) SetMode(ctx context.Context, mode string) error {
 	if s.info.SetMode == nil {
 		return ErrNoModes

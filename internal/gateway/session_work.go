@@ -97,7 +97,8 @@ func (s *Session) send(p Prompt) error {
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
 	defer cancel()
 	if s.isRecorded() {
-		s.recordHost(adminapi.PartyGateway, adminapi.PartyHost, recordedPrompt{"prompt", p.Text, p.Source, p.Mode})
+		s.recordHost(adminapi.PartyGateway, adminapi.PartyHost,
+			recordedPrompt{"prompt", p.Text, p.Source, p.Mode})
 	}
 	err := s.host.Send(ctx, p)
 	if err != nil {
@@ -199,7 +200,8 @@ func (s *Session) refresh() time.Duration {
 	defer s.tools.finish()
 	r := s.consistentRoutes()
 	tools := hostTools(r)
-	transformsChanged := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
+	transformsChanged := s.info.CachesPrompt &&
+		!maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
 	if !s.hostMayDiffer && !transformsChanged && slices.EqualFunc(tools, s.sentTools, isSameTool) {
 		return time.Hour
 	}
@@ -214,7 +216,8 @@ func (s *Session) refresh() time.Duration {
 	s.hostMayDiffer = err != nil
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
+			s.note(adminapi.LogWarning, sourceGateway,
+				fmt.Sprintf("the session did not take its tools: %v", err))
 		}
 		return time.Hour
 	}

@@ -21,9 +21,11 @@ type SessionSpec struct {
 	CWD        string
 	Model      string
 	Foreground bool
-	// Returns says that there was a session of this ID before, whose streams come back if records have them.
+	// Returns says that there was a session of this ID before, whose streams come back if records
+	// have them.
 	Returns bool
-	// Hooks are asked in this session besides the gateway's, such as those of a project that the user trusts.
+	// Hooks are asked in this session besides the gateway's, such as those of a project that the
+	// user trusts.
 	Hooks []Hook
 }
 

@@ -56,7 +56,9 @@ func (s *Session) PermitShell(ctx context.Context, c ShellCommand) error {
 	}
 	a, err := s.Ask(ctx, Question{
 		Kind: adminapi.QuestionPermission, Detail: line, Call: c.Call,
-		Message: fmt.Sprintf("May the session run this command? It is to: %s (session: this very command from now on)",
+		Message: fmt.Sprintf(
+			"May the session run this command? It is to: %s (session: this very "+
+				"command from now on)",
 			c.Why),
 	})
 	switch {

@@ -9,16 +9,22 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// permitted asks whether a command may run. Each question that waits gets the decision; asked are their details.
-func permitted(t *testing.T, s *Session, c ShellCommand, decision string) (asked []string, err error) {
+// permitted asks whether a command may run. Each question that waits gets the decision; asked are
+// their details.
+func permitted(
+	t *testing.T, s *Session, c ShellCommand, decision string,
+) (asked []string, err error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- s.PermitShell(t.Context(), c) }()
 	synctest.Wait()
 	for _, q := range s.g.Questions() {
 		asked = append(asked, q.Detail)
-		if !strings.Contains(q.Message, "It is to: "+c.Why+" (session: this very command from now on)") {
-			t.Errorf("the question is %q, want the purpose %q and what an answer for the session covers", q.Message, c.Why)
+		if !strings.Contains(q.Message,
+			"It is to: "+c.Why+" (session: this very command from now on)") {
+			t.Errorf(
+				"the question is %q, want the purpose %q and what an answer for the session covers",
+				q.Message, c.Why)
 		}
 		if err := s.Answer(q.ID, Answer{Decision: decision}); err != nil {
 			t.Error(err)
@@ -38,12 +44,14 @@ func TestPermissionOfACommandForTheSession(t *testing.T) {
 			asked    string
 			denial   string
 		}{
-			{s, ShellCommand{Text: "make"}, adminapi.DecideDeny, "make", "DENIED: the person refused the command"},
+			{s, ShellCommand{Text: "make"}, adminapi.DecideDeny, "make",
+				"DENIED: the person refused the command"},
 			{s, ShellCommand{Text: "make"}, adminapi.DecideOnce, "make", ""},
 			{s, ShellCommand{Text: "make"}, adminapi.DecideSession, "make", ""},
 			{s, ShellCommand{Text: "make", Why: "run again"}, "", "", ""},
 			{s, ShellCommand{Text: "make x"}, adminapi.DecideOnce, "make x", ""},
-			{s, ShellCommand{Text: "make", Dir: "/p/it's"}, adminapi.DecideSession, `cd '/p/it'\''s' && make`, ""},
+			{s, ShellCommand{Text: "make", Dir: "/p/it's"}, adminapi.DecideSession,
+				`cd '/p/it'\''s' && make`, ""},
 			{s, ShellCommand{Text: "make", Dir: "/p/it's"}, "", "", ""},
 			{s, ShellCommand{Text: "make", Dir: "/p"}, adminapi.DecideOnce, "cd '/p' && make", ""},
 			{other, ShellCommand{Text: "make"}, adminapi.DecideOnce, "make", ""},

@@ -113,7 +113,8 @@ func (c *call) sendQueued() (sent, isStale bool) {
 	defer s.routesMu.RUnlock()
 	r := s.routes.Load()
 	to := r.find(c.name)
-	if to == nil || !slices.Contains(to.tools, c.tool) || (c.checksRules && !r.hasRulesOf(c.decidedBy)) {
+	if to == nil || !slices.Contains(to.tools, c.tool) ||
+		(c.checksRules && !r.hasRulesOf(c.decidedBy)) {
 		delete(p.pending, c.id)
 		p.notifyIfIdle()
 		return false, true
@@ -191,7 +192,8 @@ func (l limits) slotsFor(p *Provider, tool string) *slots {
 func (g *Gateway) dropLimits(p *Provider) {
 	last := true
 	for c := range g.conns {
-		last = last && (c.provider == nil || c.provider.name != p.name || c.provider.owner != p.owner)
+		last = last && (c.provider == nil || c.provider.name != p.name ||
+			c.provider.owner != p.owner)
 	}
 	for key := range g.limits {
 		if key.provider == p.name && key.owner == p.owner && (last || key.instance == p.id) {

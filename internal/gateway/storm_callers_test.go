@@ -63,7 +63,8 @@ func (w *world) runCaller(r *rand.Rand) {
 				return
 			}
 			if took := time.Since(begun); took > most+margin {
-				w.t.Errorf("call %d to %s took %s, %s is the most: %s", n, c.Name, took, most, got.Text())
+				w.t.Errorf("call %d to %s took %s, %s is the most: %s", n, c.Name, took, most,
+					got.Text())
 			}
 			o, e.code = got, got.ErrorCode
 			w.checkOutcome(n, c, o)
@@ -99,7 +100,8 @@ func (w *world) runCaller(r *rand.Rand) {
 			return
 		}
 		switch o.ErrorCode {
-		case protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeDisconnected: // until it is better
+		case protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeDisconnected:
+			// Until it is better.
 			pause(r, 40)
 		}
 	}
@@ -107,7 +109,8 @@ func (w *world) runCaller(r *rand.Rand) {
 
 // newCall makes call n; extra are more arguments of it.
 func (w *world) newCall(n int64, s *Session, extra string, r *rand.Rand) Call {
-	c := Call{Name: fmt.Sprintf("t%d", r.IntN(stormTools)), AskGates: s.info.Hooks && r.IntN(4) == 0}
+	c := Call{Name: fmt.Sprintf("t%d", r.IntN(stormTools)), AskGates: s.info.Hooks &&
+		r.IntN(4) == 0}
 	if list := s.routes.Load().list; len(list) > 0 && r.IntN(30) != 0 {
 		c.Name = list[r.IntN(len(list))].name
 		if strings.HasPrefix(c.Name, "list_") && r.IntN(4) != 0 {

@@ -83,11 +83,12 @@ type link struct {
 	helloRetried  bool            // sent another hello after INVALID_STATE
 	readySessions map[string]bool // sessions that it sent session.ready for
 
-	callCount         int // tool calls that arrived
-	strayAnswers      int // answers that it sent to calls that never were
-	openCalls         []received
-	answeredCalls     []received
-	running           map[string]time.Time         // calls without an answer; the time of their cancel
+	callCount     int // tool calls that arrived
+	strayAnswers  int // answers that it sent to calls that never were
+	openCalls     []received
+	answeredCalls []received
+	// calls without an answer; the time of their cancel
+	running           map[string]time.Time
 	pendingChecks     []*protocol.GateCheck        // to be answered later
 	pendingTransforms []*protocol.TransformRequest // to be answered later
 
@@ -162,7 +163,8 @@ func (l *link) run(token string) {
 
 func (l *link) endTime() time.Time {
 	if l.kind.isSteady {
-		return time.Now().Add(2*protocol.GateTimeout + time.Duration(l.r.IntN(5000))*time.Millisecond)
+		return time.Now().Add(2*protocol.GateTimeout +
+			time.Duration(l.r.IntN(5000))*time.Millisecond)
 	}
 	return time.Now().Add(time.Duration(20+l.r.IntN(400)) * time.Millisecond)
 }
@@ -222,7 +224,9 @@ func (l *link) checkAnswers() {
 	var open []*question
 	for range 10 {
 		l.receiveAll()
-		open = slices.DeleteFunc(slices.Clone(l.questions), func(q *question) bool { return q.isAnswered })
+		open = slices.DeleteFunc(slices.Clone(l.questions), func(q *question) bool {
+			return q.isAnswered
+		})
 		if len(open) == 0 {
 			return
 		}
@@ -250,7 +254,8 @@ func (l *link) send(format string, args ...any) {
 
 // expectAnswer notes a question before it is sent, and how its answer changes the state.
 func (l *link) expectAnswer(id string, onAnswer func()) {
-	l.questions = append(l.questions, &question{id: id, silentUpdates: l.silentUpdates, onAnswer: onAnswer})
+	l.questions = append(l.questions, &question{id: id, silentUpdates: l.silentUpdates,
+		onAnswer: onAnswer})
 }
 
 // sendUpdate sends an update, mostly with a request id.
@@ -307,8 +312,8 @@ func (p *Provider) pendingWork() string {
 	if len(p.pending)+len(p.gateChecks)+len(p.transformRequests)+len(p.keptSlots) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gateChecks),
-		len(p.transformRequests), len(p.keptSlots))
+	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending),
+		len(p.gateChecks), len(p.transformRequests), len(p.keptSlots))
 }
 
 // inbox is the provider's end of a connection.

@@ -83,7 +83,8 @@ func (l *link) recordAnswer(id string, ok bool) *question {
 	l.helloRetried = l.helloRetried && !hello
 	if ok && !q.isAnswered {
 		q.onAnswer()
-		if q.silentUpdates != l.silentUpdates || l.kind.inAllSessions { // the effect of silent updates is unknown
+		// the effect of silent updates is unknown
+		if q.silentUpdates != l.silentUpdates || l.kind.inAllSessions {
 			l.offered, l.deniesOwnTools = nil, false
 		}
 	}
@@ -110,7 +111,8 @@ func (l *link) recordAck(m *protocol.Ack) {
 	last, isKnown := l.acks[m.SessionID]
 	by, most := int(m.Revision-last.revision), 1+q.silentUpdates-last.silentUpdates
 	if (isKnown || !l.isReconnect) && (by < 1 || by > most) {
-		l.w.t.Errorf("%s: revision %d of session %s after %d", l.kind.name, m.Revision, m.SessionID, last.revision)
+		l.w.t.Errorf("%s: revision %d of session %s after %d", l.kind.name, m.Revision, m.SessionID,
+			last.revision)
 	}
 	l.acks[m.SessionID] = lastAck{m.Revision, q.silentUpdates}
 }
@@ -125,10 +127,12 @@ func (l *link) onToolCall(m *protocol.ToolCall) {
 		return
 	}
 	wrong := func(format string, a ...any) {
-		w.t.Errorf("%s%s: call %d to %s: %s", l.kind.name, l.kind.instance, args.N, m.Tool, fmt.Sprintf(format, a...))
+		w.t.Errorf("%s%s: call %d to %s: %s", l.kind.name, l.kind.instance, args.N, m.Tool,
+			fmt.Sprintf(format, a...))
 	}
 	e := w.record(args.N)
-	if asked, granted := e.asked.Load(), e.granted.Load(); asked != granted || e.refused.Load() > 0 {
+	if asked, granted := e.asked.Load(), e.granted.Load(); asked != granted ||
+		e.refused.Load() > 0 {
 		wrong("%d of %d gates granted it", granted, asked)
 	}
 	if args.Thawing {
@@ -162,7 +166,8 @@ func (l *link) onToolCall(m *protocol.ToolCall) {
 	if l.kind.isLimited {
 		l.checkSlots(wrong)
 	}
-	if c := (received{m.ID, args.N, l.callCount}); l.r.IntN(5) > 0 && l.inbox.callsAfter(l.callCount) < minRemembered {
+	if c := (received{m.ID, args.N, l.callCount}); l.r.IntN(5) > 0 &&
+		l.inbox.callsAfter(l.callCount) < minRemembered {
 		l.reply(c)
 	} else {
 		l.openCalls = append(l.openCalls, c)
@@ -177,7 +182,8 @@ func (l *link) checkSlots(wrong func(string, ...any)) {
 		switch {
 		case at.IsZero():
 			taken++
-		case !raceEnabled && time.Since(at) < slotGrace: // in real time the gateway counts from earlier on
+		case !raceEnabled && time.Since(at) < slotGrace:
+			// In real time the gateway counts from earlier on.
 			taken++
 		default:
 			cancelled++
@@ -252,7 +258,8 @@ func (l *link) onGateCheck(m *protocol.GateCheck) {
 	case n < 15:
 		l.w.tally.add("gate: deny")
 		refuse()
-		l.send(`{"type":"gate.result","callId":%q,"decision":"deny","reason":"the gate said no"}`, m.CallID)
+		l.send(`{"type":"gate.result","callId":%q,"decision":"deny","reason":"the gate said no"}`,
+			m.CallID)
 	case n < 16:
 		l.w.tally.add("gate: malformed")
 		refuse()

@@ -36,7 +36,8 @@ func (p *inbox) toolCalls() (list []*protocol.ToolCall) {
 func stormSession(t *testing.T) (*Gateway, *Session) {
 	t.Helper()
 	g := New(Options{})
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "storm"}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "storm"},
+		quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +67,10 @@ func TestQueuedCallKeepsItsTime(t *testing.T) {
 		)
 		sleep(50 * time.Millisecond)
 		c.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, first[0].ID))
-		if o := <-done; o.ErrorCode != protocol.CodeTimeout || time.Since(begun) != 100*time.Millisecond {
-			t.Errorf("after %s: %s, want %v after 100 ms", time.Since(begun), o.Text(), protocol.CodeTimeout)
+		if o := <-done; o.ErrorCode != protocol.CodeTimeout ||
+			time.Since(begun) != 100*time.Millisecond {
+			t.Errorf("after %s: %s, want %v after 100 ms", time.Since(begun), o.Text(),
+				protocol.CodeTimeout)
 		}
 		if more := p.toolCalls(); len(more) != 0 {
 			t.Errorf("it ran: %+v, want none", more)
@@ -90,7 +93,8 @@ func TestRetryGoesElsewhere(t *testing.T) {
 	fail := func(instance string, call *protocol.ToolCall) {
 		conns[instance].Receive(fmt.Appendf(nil, `{"type":"tools.update",%s}`, tools))
 		conns[instance].Receive(fmt.Appendf(nil,
-			`{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`, call.ID))
+			`{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`,
+			call.ID))
 	}
 	first, second := "a", "b"
 	calls := peers[first].toolCalls()
@@ -139,15 +143,19 @@ func TestUnsentCallsAreNotRemembered(t *testing.T) {
 func TestGateIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := stormSession(t)
-		_, tool := connectProvider(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
+		_, tool := connectProvider(t, g,
+			`"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
 		rule := func(tool string) string {
-			return fmt.Sprintf(`"hooks":{"onPreToolUse":[{"match":{"tool":%q},"action":"gate","gateId":"g"}]}`, tool)
+			return fmt.Sprintf(
+				`"hooks":{"onPreToolUse":[{"match":{"tool":%q},"action":"gate","gateId":"g"}]}`,
+				tool)
 		}
 		checks := func(c *Conn, p *inbox) (n int) {
 			for _, m := range p.drain() {
 				if check, ok := m.(*protocol.GateCheck); ok {
 					n++
-					c.Receive(fmt.Appendf(nil, `{"type":"gate.result","callId":%q,"decision":"allow"}`, check.CallID))
+					c.Receive(fmt.Appendf(nil,
+						`{"type":"gate.result","callId":%q,"decision":"allow"}`, check.CallID))
 				}
 			}
 			synctest.Wait()
@@ -190,7 +198,8 @@ func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 	const tools = `"tools":[{"name":"t","description":"d","parameters":{}}]`
 	g, s := stormSession(t)
 	first, p := connectProvider(t, g, `"name":"first","concurrency":{"max":1},`+tools)
-	connectProvider(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"provider":"second"},"action":"deny"}]}`)
+	connectProvider(t, g,
+		`"name":"guard","hooks":{"onPreToolUse":[{"match":{"provider":"second"},"action":"deny"}]}`)
 	s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 	done := make(chan Outcome, 1)
 	s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
@@ -205,8 +214,9 @@ func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 	}
 }
 
-// A hello that lowers the limit holds from then on: slots of before it that get free go to no waiting call until fewer
-// are used than it allows. One that raises the limit frees slots for all that wait, when the next call ends.
+// A hello that lowers the limit holds from then on: slots of before it that get free go to no
+// waiting call until fewer are used than it allows. One that raises the limit frees slots for all
+// that wait, when the next call ends.
 func TestHelloChangesTheLimit(t *testing.T) {
 	hello := func(n int) string {
 		return fmt.Sprintf(`"name":"p","concurrency":{"max":%d,"scope":"provider"},`+
@@ -260,7 +270,8 @@ func (p *callsOnError) Flush() {
 	}
 }
 
-// A call that begins when the provider knows of its mistake is not the one that the mistake may have answered.
+// A call that begins when the provider knows of its mistake is not the one that the mistake may
+// have answered.
 func TestMistakeSparesLaterCalls(t *testing.T) {
 	for name, mistake := range map[string]string{
 		"unknown id": `{"type":"tool.result","id":"never issued","data":1}`,
@@ -269,7 +280,8 @@ func TestMistakeSparesLaterCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, s := stormSession(t)
-			p := &callsOnError{inbox: inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}}
+			p := &callsOnError{inbox: inbox{arrived: make(chan struct{}, 1),
+				closed: make(chan struct{})}}
 			ended := make(chan Outcome, 1)
 			p.begin = func() { s.BeginCall(Call{Name: "t"}, func(o Outcome) { ended <- o }) }
 			c := g.Connect(p, ConnOptions{})
@@ -284,7 +296,8 @@ func TestMistakeSparesLaterCalls(t *testing.T) {
 			}
 			c.Closed()
 			if o := <-ended; o.ErrorCode != protocol.CodeDisconnected {
-				t.Errorf("the call ended with %s %q, want %s", o.ErrorCode, o.Error, protocol.CodeDisconnected)
+				t.Errorf("the call ended with %s %q, want %s", o.ErrorCode, o.Error,
+					protocol.CodeDisconnected)
 			}
 		})
 	}

@@ -182,8 +182,8 @@ func (w *world) checkReport() {
 
 // causes are texts that tell outcomes of one code apart.
 var causes = map[protocol.Code][]string{
-	protocol.CodeDenied: {"did not respond in time", "disconnected before it answered", "a malformed message",
-		"said no", "by a rule", "changed faster"},
+	protocol.CodeDenied: {"did not respond in time", "disconnected before it answered",
+		"a malformed message", "said no", "by a rule", "changed faster"},
 	protocol.CodeCancelled: {"given up", "interrupted", "session has ended", "binding anew"},
 	protocol.CodeInternal:  {"protocol error", "went wrong"},
 }

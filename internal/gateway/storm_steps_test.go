@@ -152,13 +152,15 @@ func (l *link) reply(c received) {
 	case n < 19:
 		add("error, retryable")
 		l.w.record(c.n).retries.Add(1)
-		l.send(`{"type":"tool.result","id":%q,"error":"no","errorCode":"UNAUTHORIZED","retryable":true}`, c.id)
+		l.send(
+			`{"type":"tool.result","id":%q,"error":"no","errorCode":"UNAUTHORIZED","retryable":true}`, c.id)
 	case n < 20:
 		add("error, of an unknown code")
 		l.send(`{"type":"tool.result","id":%q,"error":"it went wrong","errorCode":"OOPS"}`, c.id)
 	case n < 21:
 		add("data and error")
-		l.send(`{"type":"tool.result","id":%q,"data":1,"error":"no","errorCode":"UNAUTHORIZED"}`, c.id)
+		l.send(`{"type":"tool.result","id":%q,"data":1,"error":"no","errorCode":"UNAUTHORIZED"}`,
+			c.id)
 	case n < 22:
 		add("file")
 		l.send(`{"type":"tool.result","id":%q,"file":{"path":"%d"}}`, c.id, c.n)
@@ -167,7 +169,8 @@ func (l *link) reply(c received) {
 		l.send(`{"type":"tool.result","id":%q}`, c.id)
 	default:
 		add("too large")
-		l.conn.ReceiveOversized(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":"`, c.id), protocol.MaxResult+1)
+		l.conn.ReceiveOversized(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":"`, c.id),
+			protocol.MaxResult+1)
 	}
 }
 
@@ -194,7 +197,8 @@ func (l *link) hello(token string) {
 	most := 0
 	if l.kind.isLimited || r.IntN(8) == 0 {
 		most = 1 + r.IntN(2)
-		add(`"concurrency":{"max":%d,"scope":%q}`, most, []string{scopeInstance, scopeProvider, scopeTool}[r.IntN(3)])
+		add(`"concurrency":{"max":%d,"scope":%q}`, most,
+			[]string{scopeInstance, scopeProvider, scopeTool}[r.IntN(3)])
 	}
 	var offered map[string]bool
 	if l.isReconnect && r.IntN(3) == 0 {
@@ -230,8 +234,10 @@ func (l *link) tools() map[string]bool {
 func (l *link) definitions(tools map[string]bool) string {
 	var list []string
 	for name := range tools {
-		list = append(list, fmt.Sprintf(`{"name":%q,"description":"d","timeout":%d,"parameters":{"properties":{"n":{"type":"integer"}}}}`,
-			name, int64(1+l.r.IntN(longestTool))*unit.Milliseconds()))
+		list = append(list,
+			fmt.Sprintf(
+				`{"name":%q,"description":"d","timeout":%d,"parameters":{"properties":{"n":{"type":"integer"}}}}`,
+				name, int64(1+l.r.IntN(longestTool))*unit.Milliseconds()))
 	}
 	return strings.Join(list, ",")
 }
@@ -247,7 +253,8 @@ func (l *link) rules() string {
 	add := func(format string, args ...any) { rules = append(rules, fmt.Sprintf(format, args...)) }
 	if l.kind.inAllSessions {
 		add(`{"match":{"args":"\"frozen\":true"},"action":"gate","gateId":%q}`, gateStrict)
-		add(`{"match":{"args":"\"thawing\":true"},"action":"gate","gateId":%q,"failOpen":true}`, gateOpen)
+		add(`{"match":{"args":"\"thawing\":true"},"action":"gate","gateId":%q,"failOpen":true}`,
+			gateOpen)
 		return strings.Join(rules, ",")
 	}
 	if !l.kind.isGuard {
@@ -267,7 +274,8 @@ func (l *link) rules() string {
 		case 3:
 			add(`{"match":{"tool":"t*"},"action":"context","content":"c"}`)
 		default:
-			add(`{"match":{"tool":"t%d"},"action":"gate","gateId":%q}`, r.IntN(stormTools), gateStrict)
+			add(`{"match":{"tool":"t%d"},"action":"gate","gateId":%q}`, r.IntN(stormTools),
+				gateStrict)
 		}
 	}
 	return strings.Join(rules, ",")
@@ -311,14 +319,16 @@ func (l *link) stepDelta() bool {
 }
 
 func (l *link) stepHooks() bool {
-	if l.kind.inAllSessions && l.r.IntN(1000) != 0 { // new rules would restart the long waits for its gates
+	// new rules would restart the long waits for its gates
+	if l.kind.inAllSessions && l.r.IntN(1000) != 0 {
 		return false
 	}
 	transforms := l.transforms()
 	if l.kind.isGuard && !l.kind.inAllSessions && l.r.IntN(3) == 0 {
 		transforms = `"tone":null`
 	}
-	l.sendUpdate(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[%s],"transforms":{%s}`, l.rules(), transforms),
+	l.sendUpdate(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[%s],"transforms":{%s}`,
+		l.rules(), transforms),
 		func() { l.deniesOwnTools = false })
 	return true
 }
@@ -327,17 +337,21 @@ func (l *link) stepDeny() bool {
 	if len(l.kind.tools) == 0 || l.kind.isGuard {
 		return false
 	}
-	l.sendUpdate(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[{"match":{"provider":%q},"action":"deny"}]`,
-		l.kind.name), func() { l.deniesOwnTools = true })
+	l.sendUpdate(protocol.TypeHooksUpdate,
+		fmt.Sprintf(`"onPreToolUse":[{"match":{"provider":%q},"action":"deny"}]`,
+			l.kind.name), func() { l.deniesOwnTools = true })
 	return true
 }
 
 func (l *link) stepContext() {
-	l.sendUpdate(protocol.TypeContextUpdate, fmt.Sprintf(`"context":%q`, []string{"", "new"}[l.r.IntN(2)]), func() {})
+	l.sendUpdate(protocol.TypeContextUpdate,
+		fmt.Sprintf(`"context":%q`, []string{"", "new"}[l.r.IntN(2)]), func() {})
 }
 
 func (l *link) stepFilter() {
-	l.sendUpdate(protocol.TypeFilterSet, `"stream":"s","rules":[{"match":"^e\\d","outcome":"drop"},{"match":"x","outcome":"keep"}]`, func() {})
+	l.sendUpdate(protocol.TypeFilterSet,
+		`"stream":"s","rules":[{"match":"^e\\d","outcome":"drop"},{"match":"x","outcome":"keep"}]`,
+		func() {})
 }
 
 func (l *link) stepQuery() {
@@ -350,9 +364,10 @@ func (l *link) stepQuery() {
 
 func (l *link) stepPush() {
 	l.requestCount++
-	level := []protocol.Level{protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject}[l.r.IntN(3)]
-	l.send(`{"type":"push","requestId":"p%d","level":%q,"stream":"s","event":%q,"broadcast":true}`, l.requestCount, level,
-		[]string{"e", "e1", "x"}[l.r.IntN(3)])
+	level := []protocol.Level{protocol.LevelKeep, protocol.LevelSurface,
+		protocol.LevelInject}[l.r.IntN(3)]
+	l.send(`{"type":"push","requestId":"p%d","level":%q,"stream":"s","event":%q,"broadcast":true}`,
+		l.requestCount, level, []string{"e", "e1", "x"}[l.r.IntN(3)])
 }
 
 // stepImpostor has another connection claim this instance.
@@ -362,8 +377,9 @@ func (l *link) stepImpostor() bool {
 	}
 	other := l.w.newLink(l.index, l.r)
 	other.send(`{"type":"auth","token":%q}`, l.w.g.InstanceToken())
-	other.send(`{"type":"hello","name":%q,"instance":%q,"protocolVersion":2,"session":%q,"tools":[]}`, l.kind.name,
-		l.kind.instance, l.w.randomSession(l.r).ID())
+	other.send(
+		`{"type":"hello","name":%q,"instance":%q,"protocolVersion":2,"session":%q,"tools":[]}`,
+		l.kind.name, l.kind.instance, l.w.randomSession(l.r).ID())
 	l.w.trackProvider(other.conn)
 	for _, m := range other.inbox.drain() {
 		if e, ok := m.(*protocol.Error); ok {

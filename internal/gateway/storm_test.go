@@ -104,9 +104,10 @@ type callRecord struct {
 }
 
 func newWorld(t *testing.T, seed uint64, calls int) *world {
-	w := &world{t: t, seed: seed, calls: int64(calls), records: make([]callRecord, 1+calls+extraCalls),
-		callersDone: make(chan struct{}), stopProviders: make(chan struct{}), providers: map[*Provider]bool{},
-		slots: map[*slots]bool{}}
+	w := &world{t: t, seed: seed, calls: int64(calls),
+		records:     make([]callRecord, 1+calls+extraCalls),
+		callersDone: make(chan struct{}), stopProviders: make(chan struct{}),
+		providers: map[*Provider]bool{}, slots: map[*slots]bool{}}
 	w.g = New(Options{ReadFile: func(_ string, f protocol.FileRef) (*File, error) {
 		return &File{Name: f.Path, MimeType: "text/plain"}, nil
 	}})
@@ -179,7 +180,8 @@ func (w *world) heldCalls() (left []string) {
 	for s := range w.slots {
 		s.mu.Lock()
 		if s.used != 0 || len(s.queue) != 0 {
-			left = append(left, fmt.Sprintf("%d of %d slots are taken, %d calls wait", s.used, s.max, len(s.queue)))
+			left = append(left, fmt.Sprintf("%d of %d slots are taken, %d calls wait", s.used,
+				s.max, len(s.queue)))
 		}
 		s.mu.Unlock()
 	}
@@ -227,7 +229,8 @@ func (w *world) checkRecords() {
 		e := &w.records[n]
 		runs := e.runs.Load()
 		switch e.code {
-		case protocol.CodeDenied, protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeInvalidArguments:
+		case protocol.CodeDenied, protocol.CodeNotFound, protocol.CodeRateLimited,
+			protocol.CodeInvalidArguments:
 			// With these codes no provider got the call, or none got its retry.
 			if runs > e.retries.Load() {
 				t.Errorf(

@@ -66,7 +66,8 @@ func (ss *streams) check(field string, key streamKey, spelling string) *protocol
 	if err := ss.checkSpelling(field, key, spelling); err != nil {
 		return err
 	}
-	if o := ss.byOwner[key.provider]; ss.byKey[key] != nil || o == nil || len(o.list) < protocol.MaxStreams {
+	if o := ss.byOwner[key.provider]; ss.byKey[key] != nil || o == nil ||
+		len(o.list) < protocol.MaxStreams {
 		return nil
 	}
 	return &protocol.Error{Code: protocol.CodePayloadTooLarge, SessionID: ss.session,
@@ -80,7 +81,8 @@ func (ss *streams) checkSpelling(field string, key streamKey, spelling string) *
 	st := ss.byKey[key]
 	if st != nil && st.spelling != "" && spelling != key.stream && spelling != st.spelling {
 		return &protocol.Error{Code: protocol.CodeInvalidJSON, SessionID: ss.session,
-			Message: fmt.Sprintf("%s: %q is stream %q, as %q is already; spell it like that, or choose another",
+			Message: fmt.Sprintf(
+				"%s: %q is stream %q, as %q is already; spell it like that, or choose another",
 				field, spelling, key.stream, st.spelling)}
 	}
 	return nil
@@ -143,7 +145,9 @@ func (ss *streams) has(key streamKey, id string) bool {
 
 // store appends a row to its stream, which it adds if there is room, and returns the row's
 // number. The error is that of check; field names the stream in it.
-func (ss *streams) store(field string, key streamKey, spelling string, row HistoryRow) (uint64, *protocol.Error) {
+func (ss *streams) store(
+	field string, key streamKey, spelling string, row HistoryRow,
+) (uint64, *protocol.Error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if err := ss.check(field, key, spelling); err != nil {

@@ -21,7 +21,8 @@ func TestStreamBytes(t *testing.T) {
 		keep := func(from, stream, event string) {
 			t.Helper()
 			if _, err := s.Push(t.Context(), from,
-				&protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: event}); err != nil {
+				&protocol.Push{Level: protocol.LevelKeep, Stream: stream,
+					Event: event}); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(time.Second / protocol.PushRate) // on the bubble's clock
@@ -40,17 +41,19 @@ func TestStreamBytes(t *testing.T) {
 		for i := range most - 1 {
 			keep("big", []string{"odd", "even"}[i%2], fmt.Sprintf("%03d", i)+pad)
 		}
-		if firsts, _ := of("odd@big", "even@big"); len(firsts) != most-1 || firsts[len(firsts)-1] != "000" {
-			t.Fatalf("%d events are kept, the oldest is %s: want all", len(firsts), firsts[len(firsts)-1])
+		if firsts, _ := of("odd@big", "even@big"); len(firsts) != most-1 ||
+			firsts[len(firsts)-1] != "000" {
+			t.Fatalf("%d events are kept, the oldest is %s: want all", len(firsts),
+				firsts[len(firsts)-1])
 		}
 		// One more and the oldest goes, which is in the other stream or in this.
 		for i := most - 1; i < most+3; i++ {
 			keep("big", "odd", fmt.Sprintf("%03d", i)+pad)
 			firsts, bytes := of("odd@big", "even@big")
-			if want := fmt.Sprintf("%03d", i-most+2); len(firsts) != most-1 || firsts[len(firsts)-1] != want ||
-				bytes > protocol.MaxStreamBytes {
-				t.Errorf("%d events of %d bytes are kept, the oldest is %s, want %s", len(firsts), bytes,
-					firsts[len(firsts)-1], want)
+			if want := fmt.Sprintf("%03d", i-most+2); len(firsts) != most-1 ||
+				firsts[len(firsts)-1] != want || bytes > protocol.MaxStreamBytes {
+				t.Errorf("%d events of %d bytes are kept, the oldest is %s, want %s", len(firsts),
+					bytes, firsts[len(firsts)-1], want)
 			}
 		}
 		if firsts, _ := of("own@other"); len(firsts) != 1 {
@@ -72,7 +75,8 @@ func TestStreamBytes(t *testing.T) {
 			}
 		}
 		if s.streams.byOwner["big"].bytes != there {
-			t.Errorf("%d bytes are counted, want the %d that are there", s.streams.byOwner["big"].bytes, there)
+			t.Errorf("%d bytes are counted, want the %d that are there",
+				s.streams.byOwner["big"].bytes, there)
 		}
 	})
 }
@@ -86,8 +90,8 @@ func storeEvent(s *Session, provider, text string) {
 	}
 }
 
-// All providers' streams hold 256 MiB in a session, however many names there are. Over that the provider that has most
-// loses its oldest events. An event of another that has little stays.
+// All providers' streams hold 256 MiB in a session, however many names there are. Over that the
+// provider that has most loses its oldest events. An event of another that has little stays.
 func TestSessionBytes(t *testing.T) {
 	_, s, _ := joined(t)
 	pad := strings.Repeat("x", 1<<20) // the rows share it
@@ -108,7 +112,8 @@ func TestSessionBytes(t *testing.T) {
 		}
 		total += size
 	}
-	if total != s.streams.bytes || total > protocol.MaxSessionBytes || total < protocol.MaxSessionBytes-2<<20 {
+	if total != s.streams.bytes || total > protocol.MaxSessionBytes ||
+		total < protocol.MaxSessionBytes-2<<20 {
 		t.Errorf("%d bytes are there and %d counted, want just under %d", total, s.streams.bytes,
 			protocol.MaxSessionBytes)
 	}
@@ -122,7 +127,8 @@ func TestSessionBytes(t *testing.T) {
 	}
 }
 
-// What is dropped frees its memory: a stream of many names has no more room behind its rows than rows that grow have.
+// What is dropped frees its memory: a stream of many names has no more room behind its rows than
+// rows that grow have.
 func TestSessionBytesOfManyNames(t *testing.T) {
 	_, s, _ := joined(t)
 	pad := strings.Repeat("x", 100<<10) // the rows share it
@@ -150,7 +156,8 @@ func TestHistoryFits(t *testing.T) {
 	defer c.Closed()
 	c.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 	c.Receive(
-		protocol.Append(nil, &protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()}),
+		protocol.Append(nil, &protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version),
+			Session: s.ID()}),
 	)
 	for i, stream := range []string{"b", "a", "a", "b", "c"} {
 		c.Receive(protocol.Append(nil, &protocol.Push{Level: protocol.LevelKeep, Stream: stream,
@@ -178,11 +185,13 @@ func TestHistoryFits(t *testing.T) {
 	}
 }
 
-// What filters drop is remembered with the rule that did it: the newest events, and the beginnings of their texts.
+// What filters drop is remembered with the rule that did it: the newest events, and the beginnings
+// of their texts.
 func TestDroppedEvents(t *testing.T) {
 	_, s, _ := joined(t)
 	f, err := compileFilter(&protocol.FilterSet{Rules: []protocol.FilterRule{
-		{Match: "^ok", Outcome: protocol.LevelKeep}, {Match: "noise", Outcome: protocol.OutcomeDrop}}})
+		{Match: "^ok", Outcome: protocol.LevelKeep},
+		{Match: "noise", Outcome: protocol.OutcomeDrop}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,16 +211,19 @@ func TestDroppedEvents(t *testing.T) {
 		push(fmt.Sprintf("noise %d %s", i, strings.Repeat("x", 3*maxDroppedText)))
 	}
 	view := s.Filters()
-	if len(view.Filters) != 1 || len(view.Filters[0].Rules) != 2 || view.Filters[0].Rules[1].Match != "noise" {
+	if len(view.Filters) != 1 || len(view.Filters[0].Rules) != 2 ||
+		view.Filters[0].Rules[1].Match != "noise" {
 		t.Errorf("the filters are %+v, want the one of two rules", view.Filters)
 	}
 	if len(view.Dropped) != maxDropped {
 		t.Fatalf("%d dropped events are remembered, want %d", len(view.Dropped), maxDropped)
 	}
 	for i, e := range view.Dropped {
-		if !strings.HasPrefix(e.Event, fmt.Sprintf("noise %d x", maxDropped+4-i)) || len(e.Event) > maxDroppedText+3 ||
-			e.Rule != 1 || e.Match != "noise" || e.Stream != "builds" || e.Provider != "ci" {
-			t.Fatalf("dropped event %d is %.40q of rule %d, want the newest first, cut, of rule 1", i, e.Event, e.Rule)
+		if !strings.HasPrefix(e.Event, fmt.Sprintf("noise %d x", maxDropped+4-i)) ||
+			len(e.Event) > maxDroppedText+3 || e.Rule != 1 || e.Match != "noise" ||
+			e.Stream != "builds" || e.Provider != "ci" {
+			t.Fatalf("dropped event %d is %.40q of rule %d, want the newest first, cut, of rule 1",
+				i, e.Event, e.Rule)
 		}
 	}
 	if n := len(s.History(nil, 0, time.Time{})); n != 1 {

@@ -31,7 +31,8 @@ func (s *Session) sendToSubscribers(e Event) {
 // tellSubscribers sends an event with its data to the providers that subscribed to it.
 func (s *Session) tellSubscribers(name string, data protocol.Raw) {
 	if len(data) > protocol.MaxMessage {
-		s.g.o.Log.Warn("an event is too long for its subscribers", "session", s.id, "event", name, "bytes", len(data))
+		s.g.o.Log.Warn("an event is too long for its subscribers", "session", s.id, "event", name,
+			"bytes", len(data))
 		return
 	}
 	s.tellProviders(func(b *binding) bool {

@@ -30,7 +30,8 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 	s := live(t, g, "s")
 	var c *Conn // the newest
 	t.Cleanup(func() {
-		c.Receive(protocol.Append(nil, &protocol.Goodbye{})) // or the session would wait for it to clean up
+		// or the session would wait for it to clean up
+		c.Receive(protocol.Append(nil, &protocol.Goodbye{}))
 		_ = s.Stop(context.Background(), "test")
 	})
 	version := protocol.Version
@@ -41,11 +42,14 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 		c.Receive(
 			protocol.Append(
 				nil,
-				&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
-					Tools: []protocol.Tool{{Name: "a", Description: "d", Parameters: protocol.Raw(`{}`)}},
+				&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s",
+					ReconnectToken: reconnect,
+					Tools: []protocol.Tool{{Name: "a", Description: "d",
+						Parameters: protocol.Raw(`{}`)}},
 					Hooks: &protocol.Hooks{
 						OnPreToolUse: []protocol.Rule{
-							{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate, GateID: "g"},
+							{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate,
+								GateID: "g"},
 						},
 					}},
 			),

@@ -33,8 +33,8 @@ func (s *Session) note(level adminapi.LogLevel, source, message string) {
 
 // noteOf adds a line about a call of the host's id.
 func (s *Session) noteOf(callID string, level adminapi.LogLevel, source, message string) {
-	s.feed.addLine(adminapi.TimelineLine{Level: level, Source: source, Message: stripEscapes(message),
-		ToolCallID: callID})
+	s.feed.addLine(adminapi.TimelineLine{Level: level, Source: source,
+		Message: stripEscapes(message), ToolCallID: callID})
 }
 
 // show adds a line to the gateway's timeline and to the host's. Call under no lock.
@@ -85,11 +85,12 @@ func (s *Session) Timeline(after uint64) (lines []adminapi.TimelineLine, cursor 
 	first := lines[0]
 	left := first.Seq - after - 1
 	gap := adminapi.TimelineLine{
-		Seq:     first.Seq - 1,
-		TS:      first.TS,
-		Level:   adminapi.LogInfo,
-		Source:  sourceGateway,
-		Message: visible.Count(left, "line") + " before this " + visible.IsAre(left) + " not kept any more",
+		Seq:    first.Seq - 1,
+		TS:     first.TS,
+		Level:  adminapi.LogInfo,
+		Source: sourceGateway,
+		Message: visible.Count(left, "line") + " before this " + visible.IsAre(left) +
+			" not kept any more",
 	}
 	return append([]adminapi.TimelineLine{gap}, lines...), cursor
 }

@@ -43,7 +43,8 @@ type identity struct {
 
 // mayBind reports whether the identity may bind a session now. Call with Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && !id.replacedIn[s.id] && (id.Session == "" || id.Session == s.id) && id.includes(s)
+	return !id.ended && !id.replacedIn[s.id] && (id.Session == "" || id.Session == s.id) &&
+		id.includes(s)
 }
 
 // includes reports whether the provider file of the token is for a session. Call with
@@ -75,7 +76,8 @@ const (
 )
 
 // reconnectMemory is the state that a reconnect token restores. It is kept while its connection is
-// up and [protocol.ReconnectWindow] longer. Guarded by Gateway.mu. See docs/protocol.md, "Reconnecting".
+// up and [protocol.ReconnectWindow] longer. Guarded by Gateway.mu. See docs/protocol.md,
+// "Reconnecting".
 type reconnectMemory struct {
 	identity *identity
 	provider *Provider
@@ -116,8 +118,8 @@ func (s *Session) MCPToken() (string, error) {
 	return s.mcpToken, nil
 }
 
-// ProviderToken makes a token of trust project with which a provider binds the session, and no other one. It is void
-// when the session ends. The error is INVALID_SESSION if it is ending.
+// ProviderToken makes a token of trust project with which a provider binds the session, and no
+// other one. It is void when the session ends. The error is INVALID_SESSION if it is ending.
 func (s *Session) ProviderToken() (string, error) {
 	g := s.g
 	g.mu.Lock()
@@ -246,22 +248,29 @@ func refusedToken(token string, foreignOrigin bool) string {
 	case token == "":
 		return "the reconnect token is used, expired or unknown; authenticate with a token"
 	case kind == prefixPaired:
-		return "the paired token has ended, with its session or its gateway; pair again: auth with \"mode\": \"pair\""
+		return "the paired token has ended, with its session or its gateway; pair again: auth " +
+			"with \"mode\": \"pair\""
 	case kind == prefixReconnect:
-		return "a reconnect token is no token; send it as auth.reconnectToken, within 30 s of its connection's end"
+		return "a reconnect token is no token; send it as auth.reconnectToken, within 30 s of " +
+			"its connection's end"
 	case foreignOrigin:
 		return "a web page of another origin may not use the gateway's own tokens; " +
 			"pair instead: auth with \"mode\": \"pair\""
 	case kind == prefixAdmin:
-		return "the admin token is not this gateway's; read the .admin-token file again, each gateway has a new one"
+		return "the admin token is not this gateway's; read the .admin-token file again, each " +
+			"gateway has a new one"
 	case kind == prefixMCP:
-		return "that token is for MCP clients of one session, at /mcp; providers take theirs from TAP_PROVIDER_TOKEN " +
+		return "that token is for MCP clients of one session, at /mcp; providers take theirs " +
+			"from TAP_PROVIDER_TOKEN " +
 			"or the .provider-token file"
 	case kind == prefixProvider:
-		return "the provider token is not this gateway's, or has ended; read its file again (.provider-token, " +
-			"or providers/NAME.token for kind = \"connect\"); one from TAP_PROVIDER_TOKEN ends with its session"
+		return "the provider token is not this gateway's, or has ended; read its file again " +
+			"(.provider-token, " +
+			"or providers/NAME.token for kind = \"connect\"); one from TAP_PROVIDER_TOKEN ends " +
+			"with its session"
 	}
-	return "that is no token of a gateway; providers take theirs from TAP_PROVIDER_TOKEN or the .provider-token file"
+	return "that is no token of a gateway; providers take theirs from TAP_PROVIDER_TOKEN or the " +
+		".provider-token file"
 }
 
 // errorf makes the error that answers a message.

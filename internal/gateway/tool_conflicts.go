@@ -18,7 +18,9 @@ func (s *Session) checkTools(p *Provider, tools []*tool, leaving ...*Provider) *
 		return nil
 	}
 	others := s.bindings
-	isOut := func(b *binding) bool { return b.provider == p || slices.Contains(leaving, b.provider) }
+	isOut := func(b *binding) bool {
+		return b.provider == p || slices.Contains(leaving, b.provider)
+	}
 	if slices.ContainsFunc(others, isOut) {
 		others = slices.DeleteFunc(slices.Clone(others), isOut)
 	}
@@ -28,14 +30,17 @@ func (s *Session) checkTools(p *Provider, tools []*tool, leaving ...*Provider) *
 	for _, t := range tools {
 		switch {
 		case !protocol.ValidToolName(t.Name):
-			return s.toolConflict("tool %q: with the prefix of its provider's file it has more than 64 characters",
+			return s.toolConflict(
+				"tool %q: with the prefix of its provider's file it has more than 64 characters",
 				t.Name)
 		case p.instance == "":
 		case hasProperty(t.Parameters, targetParam):
 			return s.toolConflict(
-				"tool %q: a parameter named target is the gateway's where a provider has instances; rename it", t.Name)
+				"tool %q: a parameter named target is the gateway's where a provider has "+
+					"instances; rename it", t.Name)
 		case t.Name == metaTool(p.name):
-			return s.toolConflict("tool %q is the gateway's own where a provider has instances; rename it", t.Name)
+			return s.toolConflict(
+				"tool %q is the gateway's own where a provider has instances; rename it", t.Name)
 		}
 		for _, b := range others {
 			if err := s.checkTool(p, t, b); err != nil {
@@ -58,19 +63,23 @@ func (s *Session) checkTool(p *Provider, t *tool, b *binding) *protocol.Error {
 	other := b.provider
 	if other.name != p.name && isReserved(t.Name, other.name) {
 		return s.toolConflict(
-			"tool %q: list_%s and names that begin with list_%[2]s_ are reserved for provider %[2]q; rename it", t.Name,
+			"tool %q: list_%s and names that begin with list_%[2]s_ are reserved for provider "+
+				"%[2]q; rename it", t.Name,
 			other.name)
 	}
 	i := slices.IndexFunc(b.offer.tools, func(u *tool) bool { return u.Name == t.Name })
 	switch {
 	case i < 0 && other.instance != "" && t.Name == metaTool(other.name):
-		return s.toolConflict("tool %q is the gateway's own, for provider %q; rename it", t.Name, other.name)
+		return s.toolConflict("tool %q is the gateway's own, for provider %q; rename it", t.Name,
+			other.name)
 	case i < 0:
 		return nil
 	case other.name != p.name || other.instance == "" || p.instance == "":
-		return s.toolConflict("tool %q is registered by provider %q already; rename it", t.Name, other.name)
+		return s.toolConflict("tool %q is registered by provider %q already; rename it", t.Name,
+			other.name)
 	case !hasSameSchema(b.offer.tools[i].Parameters, t.Parameters):
-		return s.toolConflict("tool %q: its parameters differ from those of instance %q of the same provider",
+		return s.toolConflict(
+			"tool %q: its parameters differ from those of instance %q of the same provider",
 			t.Name, other.instance)
 	}
 	return nil
@@ -85,9 +94,11 @@ func (s *Session) checkMetaTool(p *Provider, others []*binding) *protocol.Error 
 	for _, b := range others {
 		other := b.provider
 		hasTool := slices.ContainsFunc(b.offer.tools, func(t *tool) bool { return t.Name == name })
-		if hasTool || (other.instance != "" && other.name != p.name && metaTool(other.name) == name) {
+		if hasTool || (other.instance != "" && other.name != p.name &&
+			metaTool(other.name) == name) {
 			return s.toolConflict(
-				"tool %q, which the gateway makes for instances of %q, exists already, by provider %q", name, p.name,
+				"tool %q, which the gateway makes for instances of %q, exists already, "+
+					"by provider %q", name, p.name,
 				other.name)
 		}
 	}

@@ -69,11 +69,12 @@ func (s *Session) beginTurn(p *Prompt) {
 	t := &s.running
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.list = append(t.list, runningTurn{prompt: p.ID, source: p.Source, span: span, begun: time.Now()})
+	t.list = append(t.list, runningTurn{prompt: p.ID, source: p.Source, span: span,
+		begun: time.Now()})
 }
 
-// endTurns ends the turns of prompts, by id; nil means all. cutReason says why they were cut short, "" if they were
-// not.
+// endTurns ends the turns of prompts, by id; nil means all. cutReason says why they were cut short,
+// "" if they were not.
 func (s *Session) endTurns(prompts []string, cutReason string) {
 	t := &s.running
 	t.mu.Lock()
@@ -128,7 +129,8 @@ func (s *Session) countTokens(input, output int64) {
 	}
 }
 
-// startCall starts the span of a tool call: below that of its caller, or else of the turn if the host calls.
+// startCall starts the span of a tool call: below that of its caller, or else of the turn if the
+// host calls.
 func (s *Session) startCall(c *Call) spans.Span {
 	if s.g.spans == nil {
 		return s.g.spans.Start(c.Traceparent, nil)
@@ -179,8 +181,8 @@ func (c *call) countCall(o *Outcome) {
 	c.session.g.metrics.Count(spans.ExecuteTool, l, o.Duration)
 }
 
-// startGates starts the span of asking the gates among rules about a call, below its parent or else the turn. Without
-// a gate it is no span of its own.
+// startGates starts the span of asking the gates among rules about a call, below its parent or else
+// the turn. Without a gate it is no span of its own.
 func (s *Session) startGates(tool, parent string, rules []*rule) spans.Span {
 	if parent == "" {
 		parent = s.currentTurn()

@@ -37,10 +37,12 @@ func (*mute) Close(protocol.CloseCode, string) {}
 // joins connects the provider to a session, with the tool hang.
 func (p *mute) joins(s *Session) {
 	p.conn = s.g.Connect(p, ConnOptions{})
-	hang := protocol.Tool{Name: "hang", Description: "d", Parameters: protocol.Raw(`{"type":"object"}`)}
+	hang := protocol.Tool{Name: "hang", Description: "d",
+		Parameters: protocol.Raw(`{"type":"object"}`)}
 	p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: s.g.InstanceToken()}))
-	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "mute", ProtocolVersion: new(protocol.Version),
-		Session: "s1", Tools: []protocol.Tool{hang}}))
+	p.conn.Receive(protocol.Append(nil,
+		&protocol.Hello{Name: "mute", ProtocolVersion: new(protocol.Version),
+			Session: "s1", Tools: []protocol.Tool{hang}}))
 }
 
 func (p *mute) gates() {
@@ -48,7 +50,8 @@ func (p *mute) gates() {
 		{Match: protocol.Match{Tool: "hang"}, Action: protocol.ActionGate, GateID: "g"}}}))
 }
 
-// However a call ends, the spans that it began end, with the class of its error and without what was said.
+// However a call ends, the spans that it began end, with the class of its error and without what
+// was said.
 func TestSpansEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end   func(s *Session, p *mute, cancel func())
@@ -62,7 +65,9 @@ func TestSpansEnd(t *testing.T) {
 			go p.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{}))
 			_ = s.Stop(context.Background(), "canary")
 		}, "CANCELLED", 2},
-		"end of the gateway": {func(s *Session, _ *mute, _ func()) { s.g.Drain(context.Background()) }, "CANCELLED", 2},
+		"end of the gateway": {func(s *Session, _ *mute, _ func()) {
+			s.g.Drain(context.Background())
+		}, "CANCELLED", 2},
 		"error": {func(_ *Session, p *mute, _ func()) {
 			p.answers(&protocol.ToolResult{Error: "canary", ErrorCode: protocol.CodeInternal})
 		}, "INTERNAL", 2},
@@ -103,7 +108,9 @@ func TestSpansOfGatesEnd(t *testing.T) {
 				s, p := mutelyTraced(t, spans)
 				p.gates()
 				ended := make(chan Outcome, 1)
-				go func() { ended <- s.CallTool(t.Context(), Call{Name: "hang", Traceparent: given}) }()
+				go func() {
+					ended <- s.CallTool(t.Context(), Call{Name: "hang", Traceparent: given})
+				}()
 				synctest.Wait()
 				if len(p.checks) != 1 || !strings.Contains(p.checks[0], given[:36]) {
 					t.Errorf("the gate was told %q, want the trace of %s", p.checks, given)
@@ -120,7 +127,8 @@ func TestTraceAfterAProviderIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
 		g := New(Options{Recorder: k})
-		s, err := g.Register(SessionSpec{ID: "s1"}, HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
+		s, err := g.Register(SessionSpec{ID: "s1"},
+			HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +145,8 @@ func TestTraceAfterAProviderIsBack(t *testing.T) {
 			p.conn.Closed()
 			synctest.Wait()
 		}
-		if len(told) != 2 || told[0] == told[1] || told[0][:36] != given[:36] || told[1][:36] != given[:36] {
+		if len(told) != 2 || told[0] == told[1] || told[0][:36] != given[:36] ||
+			told[1][:36] != given[:36] {
 			t.Errorf("the provider was told %q, want two places in the trace of %s", told, given)
 		}
 		g.Drain(t.Context())
@@ -153,8 +162,10 @@ func (p *mute) answers(r *protocol.ToolResult) {
 
 func mutelyTraced(t *testing.T, to sdktrace.SpanProcessor) (*Session, *mute) {
 	t.Helper()
-	g := New(Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(to)).Tracer("test")})
-	s, err := g.Register(SessionSpec{ID: "s1"}, HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
+	g := New(Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(to)).Tracer(
+		"test")})
+	s, err := g.Register(SessionSpec{ID: "s1"}, HostInfo{Kind: "test", Send: true, LiveTools: true},
+		quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +180,8 @@ func checkSpans(t *testing.T, spans *tracetest.SpanRecorder, name, class string,
 	t.Helper()
 	ended := spans.Ended()
 	if len(spans.Started()) != began || len(ended) != began {
-		t.Errorf("%d spans began and %d ended, want %d: %v", len(spans.Started()), len(ended), began, ended)
+		t.Errorf("%d spans began and %d ended, want %d: %v", len(spans.Started()), len(ended),
+			began, ended)
 	}
 	found := false
 	for _, span := range ended {
@@ -182,11 +194,13 @@ func checkSpans(t *testing.T, spans *tracetest.SpanRecorder, name, class string,
 			}
 			found = got == class
 			if got != class || (span.Status().Code != 0) != (class != "") {
-				t.Errorf("%s ended with error.type %q, %v, want %q", name, got, span.Status(), class)
+				t.Errorf("%s ended with error.type %q, %v, want %q", name, got, span.Status(),
+					class)
 			}
 		}
 	}
-	if all := fmt.Sprint(tracetest.SpanStubsFromReadOnlySpans(ended)); !found || strings.Contains(all, "canary") {
+	if all := fmt.Sprint(tracetest.SpanStubsFromReadOnlySpans(ended)); !found ||
+		strings.Contains(all, "canary") {
 		t.Errorf("got the spans %s, want %s and nothing of what was said", all, name)
 	}
 }

@@ -33,8 +33,9 @@ func (p *told) Send(m protocol.Message) {
 func traced(t *testing.T, o Options) (*Session, *told) {
 	t.Helper()
 	g := New(o)
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"}, HostInfo{Kind: "test", Send: true, LiveTools: true,
-		Aliases: map[string][]string{"shell": {"bash"}}}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"},
+		HostInfo{Kind: "test", Send: true, LiveTools: true,
+			Aliases: map[string][]string{"shell": {"bash"}}}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +43,10 @@ func traced(t *testing.T, o Options) (*Session, *told) {
 	p.conn = g.Connect(p, ConnOptions{})
 	p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 	version := protocol.Version
-	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
+	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version,
+		Session: "s1",
+		Tools: []protocol.Tool{{Name: "greet", Description: "d",
+			Parameters: protocol.Raw(greetSchema)}}}))
 	t.Cleanup(func() { p.conn.Closed(); g.Drain(context.Background()) })
 	return s, p
 }
@@ -62,7 +65,8 @@ func TestTraces(t *testing.T) {
 	}
 	s.CallTool(t.Context(), Call{Name: "greet", Args: args})
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{}`)})
-	s.CountModelCall(ModelCall{Tokens: adminapi.Tokens{Input: 100, Output: 7}, Prompt: "the host's own id"})
+	s.CountModelCall(ModelCall{Tokens: adminapi.Tokens{Input: 100, Output: 7},
+		Prompt: "the host's own id"})
 	s.CountModelCall(ModelCall{Tokens: adminapi.Tokens{Input: 20, Output: 3}})
 	s.Event(Event{SessionError: "no model"})
 	s.Idle()
@@ -74,7 +78,8 @@ func TestTraces(t *testing.T) {
 	for _, span := range spans {
 		names = append(names, span.Name)
 	}
-	want := "tool.call greet, execute_tool greet, execute_tool greet, invoke_agent test, execute_tool gone"
+	want :=
+		"tool.call greet, execute_tool greet, execute_tool greet, invoke_agent test, execute_tool gone"
 	if got := strings.Join(names, ", "); got != want {
 		t.Fatalf("the spans are %s, want %s", got, want)
 	}
@@ -92,16 +97,19 @@ func TestTraces(t *testing.T) {
 		!strings.Contains(p.calls[1], spans[1].SpanContext.SpanID().String()) {
 		t.Errorf("the provider was told %v, want the traces of both spans", p.calls)
 	}
-	if got := attribute(turn, "gen_ai.usage.input_tokens") + " " + attribute(turn, "gen_ai.usage.output_tokens"); got !=
+	if got := attribute(turn, "gen_ai.usage.input_tokens") + " " + attribute(turn,
+		"gen_ai.usage.output_tokens"); got !=
 		"120 10" {
 		t.Errorf("the turn has the tokens %q, want those of both calls", got)
 	}
 	for i := range spans {
 		if got := attribute(spans[i], "gen_ai.tool.call.arguments"); got != "" {
-			t.Errorf("span %d (%s) has the arguments %q, and nobody asked for them", i, spans[i].Name, got)
+			t.Errorf("span %d (%s) has the arguments %q, and nobody asked for them", i,
+				spans[i].Name, got)
 		}
 	}
-	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error, codes.Error, codes.Error} {
+	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error, codes.Error,
+		codes.Error} {
 		if spans[i].Status.Code != want {
 			t.Errorf("span %d (%s) ended with %v, want %v", i, spans[i].Name, spans[i].Status, want)
 		}
@@ -118,15 +126,18 @@ func attribute(span tracetest.SpanStub, name string) string {
 	return ""
 }
 
-// Those who ask get what calls were given and gave, without the gateway's tokens, and no more than a span can take.
+// Those who ask get what calls were given and gave, without the gateway's tokens, and no more than
+// a span can take.
 func TestTraceContent(t *testing.T) {
 	out := tracetest.NewInMemoryExporter()
 	s, _ := traced(t, Options{
-		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test"), TraceContent: true,
+		Tracer:       sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test"),
+		TraceContent: true,
 	})
 	long := strings.Repeat("é", maxContent)
 	for _, name := range []string{"x", s.g.AdminToken(), long} {
-		s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"` + name + `"}`), Traceparent: given})
+		s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"` + name + `"}`),
+			Traceparent: given})
 	}
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{}`)})
 	spans := out.GetSpans()
@@ -138,7 +149,8 @@ func TestTraceContent(t *testing.T) {
 		result := attribute(spans[i], "gen_ai.tool.call.result")
 		if !strings.HasPrefix(args, want) || result == "" || len(args) > maxContent+len("…") ||
 			!utf8.ValidString(args) {
-			t.Errorf("call %d: the arguments are %.40q of %d bytes and the result %.40q, want %s and a result", i, args,
+			t.Errorf(
+				"call %d: the arguments are %.40q of %d bytes and the result %.40q, want %s and a result", i, args,
 				len(args), result, want)
 		}
 	}
@@ -150,7 +162,8 @@ func TestTraceContent(t *testing.T) {
 // The span of a turn that has not ended ends with its session.
 func TestTraceEndsWithSession(t *testing.T) {
 	out := tracetest.NewInMemoryExporter()
-	s, p := traced(t, Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test")})
+	s, p := traced(t,
+		Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test")})
 	if _, err := s.Prompt(t.Context(), Prompt{Text: "hello"}); err != nil {
 		t.Fatal(err)
 	}
@@ -164,23 +177,27 @@ func TestTraceEndsWithSession(t *testing.T) {
 	}
 }
 
-// Where nobody keeps spans, a caller's traceparent is passed on unchanged, and one that is none is not.
+// Where nobody keeps spans, a caller's traceparent is passed on unchanged, and one that is none is
+// not.
 func TestNoTraces(t *testing.T) {
 	s, p := traced(t, Options{})
 	for _, traceparent := range []string{given, "anything", ""} {
-		s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: traceparent})
+		s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`),
+			Traceparent: traceparent})
 	}
 	if want := []string{given, "", ""}; !slices.Equal(p.calls, want) {
 		t.Errorf("the provider was told %q, want %q", p.calls, want)
 	}
 }
 
-// Records without an exporter have the whole tree of one push, and the provider is told where its call stands in it.
+// Records without an exporter have the whole tree of one push, and the provider is told where its
+// call stands in it.
 func TestRecordsHaveSpans(t *testing.T) {
 	k := &kept{}
 	s, p := traced(t, Options{Recorder: k})
 	p.conn.Receive(protocol.Append(nil, &protocol.HooksUpdate{
-		OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "bash"}, Action: protocol.ActionDeny}}}))
+		OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "bash"},
+			Action: protocol.ActionDeny}}}))
 	if _, err := s.Push(t.Context(), "ci", &protocol.Push{
 		Event: "red", Level: protocol.LevelInject, Traceparent: given}); err != nil {
 		t.Fatal(err)
@@ -206,11 +223,13 @@ func TestRecordsHaveSpans(t *testing.T) {
 		"denial":    {turn.Span, of["gate bash"].Parent, turn.Span},
 		"own tool":  {turn.Span, of["call ls"].Parent, turn.Span},
 	} {
-		if len(at[0]) != 16 || at[1] != at[2] || at[0] == at[1] && name != "denial" && name != "own tool" {
+		if len(at[0]) != 16 || at[1] != at[2] || at[0] == at[1] && name != "denial" &&
+			name != "own tool" {
 			t.Errorf("%s is span %q below %q, want one below %q", name, at[0], at[1], at[2])
 		}
 	}
-	if want := "00-" + call.Trace + "-" + call.Span + "-01"; len(p.calls) != 1 || p.calls[0] != want {
+	if want := "00-" + call.Trace + "-" + call.Span + "-01"; len(p.calls) != 1 ||
+		p.calls[0] != want {
 		t.Errorf("the provider was told %q, want %q", p.calls, want)
 	}
 }

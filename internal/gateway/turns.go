@@ -55,7 +55,8 @@ func (s *Session) Turn(ctx context.Context, p Prompt) (*Turn, error) {
 	return t, nil
 }
 
-// begin notes that the host is given the turn's prompt. A prompt that comes back to the queue is given again.
+// begin notes that the host is given the turn's prompt. A prompt that comes back to the queue is
+// given again.
 func (t *Turn) begin(cursor uint64) {
 	if t == nil {
 		return
@@ -71,7 +72,8 @@ func (s *Session) checkPrompt(p Prompt) error {
 	fields := map[string]bool{"attachments": len(p.Attachments) > 0, "headers": len(p.Headers) > 0}
 	for field, isPresent := range fields {
 		if isPresent && !s.info.Attachments {
-			return errorf(protocol.CodeInvalidJSON, "%s: prompts of sessions of host %s bring none", field, s.info.Kind)
+			return errorf(protocol.CodeInvalidJSON, "%s: prompts of sessions of host %s bring none",
+				field, s.info.Kind)
 		}
 	}
 	return nil
@@ -184,7 +186,8 @@ func (t *Turn) Close() {
 	t.end()
 }
 
-// LastTurn says how the session's last turn went. It is empty from the moment the host is given another prompt.
+// LastTurn says how the session's last turn went. It is empty from the moment the host is given
+// another prompt.
 type LastTurn struct {
 	Interrupted string // why it was interrupted, or ""
 	Failure     string // an error of the session meanwhile
@@ -208,9 +211,10 @@ func (ps *prompts) setBusy(isBusy bool) {
 	ps.touch()
 }
 
-// Idle implements [HostCalls]. If prompts wait in the queue, the next one begins, and the session goes on being busy.
-// Else it publishes OnIdle and, if a turn ran, sends providers session.lifecycle idle before the worker begins the next
-// inject. See docs/protocol.md, "session.lifecycle".
+// Idle implements [HostCalls]. If prompts wait in the queue, the next one begins, and the session
+// goes on being busy. Else it publishes OnIdle and, if a turn ran, sends providers
+// session.lifecycle idle before the worker begins the next inject. See docs/protocol.md,
+// "session.lifecycle".
 func (s *Session) Idle() {
 	ps := s.prompts
 	ps.mu.Lock()
@@ -255,7 +259,8 @@ func (s *Session) becomeIdle() {
 // tellIdle tells the session's providers that it is idle.
 func (s *Session) tellIdle() {
 	s.tellProviders(func(b *binding) bool {
-		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleIdle})
+		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id,
+			State: protocol.LifecycleIdle})
 		return true
 	})
 }

@@ -68,7 +68,8 @@ func TestTurnIsItsPrompts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := turning(t, HostInfo{Turns: true})
 		var turns []*Turn
-		for _, p := range []Prompt{{Text: "a"}, {Text: "b", Mode: adminapi.ModeImmediate}, {Text: "c"}} {
+		for _, p := range []Prompt{{Text: "a"}, {Text: "b", Mode: adminapi.ModeImmediate},
+			{Text: "c"}} {
 			turn, err := s.Turn(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +159,8 @@ func TestTurnUntilIdle(t *testing.T) {
 		s.Idle()
 		s.Event(Event{Callback: OnEndMessage, Content: " later"})
 		said, end := read(t.Context(), turn)
-		if want := []string{"onEndMessage hi", "onIdle"}; !slices.Equal(said, want) || !errors.Is(end, ErrTurnEnded) {
+		if want := []string{"onEndMessage hi", "onIdle"}; !slices.Equal(said, want) ||
+			!errors.Is(end, ErrTurnEnded) {
 			t.Errorf("the turn gave %q, %v, want %q and %v", said, end, want, ErrTurnEnded)
 		}
 		for _, p := range []Prompt{{Text: "x", Attachments: []Attachment{{Path: "/"}}},
@@ -168,7 +170,8 @@ func TestTurnUntilIdle(t *testing.T) {
 			}
 		}
 		h.err = errors.New("no")
-		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.prompts.turns) != 0 {
+		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil ||
+			len(s.prompts.turns) != 0 {
 			t.Errorf(
 				"a prompt that was not taken: %v, %d turns are kept, want an error and none",
 				err, len(s.prompts.turns),
@@ -188,8 +191,8 @@ func (f whenTurnEnds) Record(r adminapi.Record) {
 
 func (whenTurnEnds) Pushed(string) []adminapi.Record { return nil }
 
-// A push that comes while Idle still tells of a turn's end begins no turn before all know of the end:
-// else its callbacks would be part of the turn before.
+// A push that comes while Idle still tells of a turn's end begins no turn before all know of the
+// end: else its callbacks would be part of the turn before.
 func TestNextTurnWaitsUntilEndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *Session
@@ -200,12 +203,14 @@ func TestNextTurnWaitsUntilEndIsTold(t *testing.T) {
 				return
 			}
 			go func() {
-				_, _ = s.Push(context.Background(), "ci", &protocol.Push{Level: protocol.LevelInject, Event: "e"})
+				_, _ = s.Push(context.Background(), "ci",
+					&protocol.Push{Level: protocol.LevelInject, Event: "e"})
 			}()
 			synctest.Wait()
 			sent = len(h.sent)
 		})})
-		s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", Send: true}, h)
+		s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", Send: true},
+			h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +223,9 @@ func TestNextTurnWaitsUntilEndIsTold(t *testing.T) {
 		s.Idle()
 		synctest.Wait()
 		if sent != 1 || len(h.sent) != 2 {
-			t.Errorf("the host had %d prompts while Idle told of the end, and then %d; want 1 and 2", sent, len(h.sent))
+			t.Errorf(
+				"the host had %d prompts while Idle told of the end, and then %d; want 1 and 2",
+				sent, len(h.sent))
 		}
 		var callbacks []string
 		for err == nil {

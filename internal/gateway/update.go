@@ -30,7 +30,9 @@ func (c *Conn) update(t protocol.Type, session, requestID string, change offerCh
 }
 
 // applyUpdate is update after hooks were enabled. Call with Gateway.mu held.
-func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change offerChange) *protocol.Error {
+func (c *Conn) applyUpdate(
+	t protocol.Type, session, requestID string, change offerChange,
+) *protocol.Error {
 	bindings, err := c.bindingsOf(session, t)
 	if err != nil {
 		return err
@@ -76,7 +78,8 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change of
 // ackNone queues the ack of an update while a provider of all sessions has no binding.
 func (c *Conn) ackNone(requestID, stream string) {
 	if requestID != "" {
-		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions, Stream: stream})
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions,
+			Stream: stream})
 	}
 }
 
@@ -86,7 +89,8 @@ func (c *Conn) ackNone(requestID, stream string) {
 func (c *Conn) ack(b *binding, requestID, stream string) {
 	if requestID != "" {
 		c.peer.Send(&protocol.Ack{
-			RequestID: requestID, SessionID: b.session.id, Revision: b.record.revision, Stream: stream,
+			RequestID: requestID, SessionID: b.session.id, Revision: b.record.revision,
+			Stream: stream,
 		})
 	}
 }
@@ -95,21 +99,22 @@ func (c *Conn) ack(b *binding, requestID, stream string) {
 func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 	p := c.provider
 	changed := p.newTools(m.Tools)
-	c.update(protocol.TypeToolsUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
-		for _, t := range changed {
-			t.slots = c.g.limits.slotsFor(p, t.Name)
-		}
-		o := *old
-		o.tools = changed
-		if m.Remove != nil {
-			o.tools = mergeTools(old.tools, changed, p.policy.prefixed(m.Remove))
-		}
-		if n := len(o.tools); n > protocol.MaxTools {
-			return nil, errorf(protocol.CodePayloadTooLarge, "tools.update.tools: %d tools are over the limit of %d",
-				n, protocol.MaxTools)
-		}
-		return &o, nil
-	})
+	c.update(protocol.TypeToolsUpdate, m.SessionID, m.RequestID,
+		func(old *offer) (*offer, *protocol.Error) {
+			for _, t := range changed {
+				t.slots = c.g.limits.slotsFor(p, t.Name)
+			}
+			o := *old
+			o.tools = changed
+			if m.Remove != nil {
+				o.tools = mergeTools(old.tools, changed, p.policy.prefixed(m.Remove))
+			}
+			if n := len(o.tools); n > protocol.MaxTools {
+				return nil, errorf(protocol.CodePayloadTooLarge,
+					"tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools)
+			}
+			return &o, nil
+		})
 }
 
 // hooksUpdate handles hooks.update.
@@ -123,18 +128,20 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 		c.reportError(err)
 		return
 	}
-	c.update(protocol.TypeHooksUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
-		o := *old
-		if m.OnPreToolUse != nil {
-			o.rules = rules
-		}
-		o.transforms = p.mergeTransforms(old.transforms, m.Transforms)
-		if n := len(o.transforms); n > protocol.MaxTransforms {
-			return nil, errorf(protocol.CodePayloadTooLarge,
-				"hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms)
-		}
-		return &o, nil
-	})
+	c.update(protocol.TypeHooksUpdate, m.SessionID, m.RequestID,
+		func(old *offer) (*offer, *protocol.Error) {
+			o := *old
+			if m.OnPreToolUse != nil {
+				o.rules = rules
+			}
+			o.transforms = p.mergeTransforms(old.transforms, m.Transforms)
+			if n := len(o.transforms); n > protocol.MaxTransforms {
+				return nil, errorf(protocol.CodePayloadTooLarge,
+					"hooks.update.transforms: %d sections are over the limit of %d", n,
+					protocol.MaxTransforms)
+			}
+			return &o, nil
+		})
 }
 
 // contextUpdate handles context.update.
@@ -143,11 +150,12 @@ func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 		c.reportError(err)
 		return
 	}
-	c.update(protocol.TypeContextUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
-		o := *old
-		o.context = *m.Context
-		return &o, nil
-	})
+	c.update(protocol.TypeContextUpdate, m.SessionID, m.RequestID,
+		func(old *offer) (*offer, *protocol.Error) {
+			o := *old
+			o.context = *m.Context
+			return &o, nil
+		})
 }
 
 // filterSet handles filter.set. See docs/protocol.md, "Filters".
@@ -212,7 +220,8 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	if m.Last != nil {
 		last = min(*m.Last, protocol.MaxQueryLast)
 	}
-	answer := &protocol.StreamHistory{QueryID: m.QueryID, Streams: map[string][]protocol.StreamEntry{}}
+	answer := &protocol.StreamHistory{QueryID: m.QueryID,
+		Streams: map[string][]protocol.StreamEntry{}}
 	budget := maxHistoryBytes
 	for _, b := range bindings {
 		if m.Streams == nil {

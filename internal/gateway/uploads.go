@@ -62,7 +62,8 @@ func (s *Session) Upload(name, mime string, data []byte) (Attachment, error) {
 	u := s.uploads
 	switch {
 	case !s.info.Attachments:
-		return Attachment{}, errorf(protocol.CodeInvalidJSON, "prompts of sessions of host %s bring none", s.info.Kind)
+		return Attachment{}, errorf(protocol.CodeInvalidJSON,
+			"prompts of sessions of host %s bring none", s.info.Kind)
 	case u.dir == "":
 		return Attachment{}, errorf(protocol.CodeInvalidState, "this gateway keeps no files")
 	case s.isEnding():
@@ -110,11 +111,13 @@ func (s *Session) removeUploadDir() {
 	}
 }
 
-// fileName makes the name of a file from the name that a person gave, of which the extension matters most.
+// fileName makes the name of a file from the name that a person gave, of which the extension
+// matters most.
 func fileName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-', r == '_':
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-',
+			r == '_':
 			return r
 		}
 		return '_'

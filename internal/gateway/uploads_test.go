@@ -11,23 +11,26 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestUploads: a session keeps the files of its prompts for its user alone, within a bound, and removes them when a
-// prompt is refused and when it ends.
+// TestUploads: a session keeps the files of its prompts for its user alone, within a bound, and
+// removes them when a prompt is refused and when it ends.
 func TestUploads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "uploads")
 	g := New(Options{UploadDir: dir})
-	s, err := g.Register(SessionSpec{}, HostInfo{Kind: "test", Send: true, Attachments: true}, quietHost{})
+	s, err := g.Register(SessionSpec{}, HostInfo{Kind: "test", Send: true, Attachments: true},
+		quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var kept []Attachment
-	for _, name := range []string{"a.txt", "a.txt", "../../ä b.png", ".", strings.Repeat("x", 250) + ".pdf"} {
+	for _, name := range []string{"a.txt", "a.txt", "../../ä b.png", ".",
+		strings.Repeat("x", 250) + ".pdf"} {
 		a, err := s.Upload(name, "text/plain", []byte("content"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(a.Path)
-		if err != nil || info.Mode() != 0o600 || a.Name != name || filepath.Dir(filepath.Dir(a.Path)) != dir ||
+		if err != nil || info.Mode() != 0o600 || a.Name != name ||
+			filepath.Dir(filepath.Dir(a.Path)) != dir ||
 			filepath.Ext(a.Path) != filepath.Ext(name) {
 			t.Errorf("%s is %+v, %v, %v; want a file of its own below %s", name, a, info, err, dir)
 		}
@@ -38,7 +41,8 @@ func TestUploads(t *testing.T) {
 			t.Errorf("%s: %v, %v; want a directory for the user alone", at, info, err)
 		}
 	}
-	s.RemoveUploads(append(kept[:1:1], Attachment{Path: kept[1].Path})) // the second one is no upload
+	// the second one is no upload
+	s.RemoveUploads(append(kept[:1:1], Attachment{Path: kept[1].Path}))
 	if _, err := os.Stat(kept[0].Path); err == nil {
 		t.Error("a file of a refused prompt is there, want it gone")
 	}
@@ -46,7 +50,8 @@ func TestUploads(t *testing.T) {
 		t.Errorf("a file that somebody named is gone: %v", err)
 	}
 	room := maxUploadBytes - 4*len("content")
-	if _, err := s.Upload("large", "", make([]byte, room+1)); !hasCode(err, protocol.CodePayloadTooLarge) {
+	if _, err := s.Upload("large", "", make([]byte, room+1)); !hasCode(err,
+		protocol.CodePayloadTooLarge) {
 		t.Errorf("more than fits: %v, want PAYLOAD_TOO_LARGE", err)
 	}
 	if _, err := s.Upload("large", "", make([]byte, room)); err != nil {
@@ -66,9 +71,11 @@ func TestUploads(t *testing.T) {
 	}
 }
 
-// TestNoUploads: hosts that take no attachments, and a gateway without a directory for them, say so.
+// TestNoUploads: hosts that take no attachments, and a gateway without a directory for them, say
+// so.
 func TestNoUploads(t *testing.T) {
-	for dir, info := range map[string]HostInfo{"": {Kind: "test", Attachments: true}, t.TempDir(): {Kind: "test"}} {
+	for dir, info := range map[string]HostInfo{"": {Kind: "test", Attachments: true},
+		t.TempDir(): {Kind: "test"}} {
 		s, err := New(Options{UploadDir: dir}).Register(SessionSpec{}, info, quietHost{})
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +89,8 @@ func TestNoUploads(t *testing.T) {
 	}
 }
 
-// TestUploadsOfTheQueue: what a prompt brought goes with it when it is taken back while it waits, or not taken later.
+// TestUploadsOfTheQueue: what a prompt brought goes with it when it is taken back while it waits,
+// or not taken later.
 func TestUploadsOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
@@ -93,7 +101,8 @@ func TestUploadsOfTheQueue(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.s.Turn(t.Context(), Prompt{Text: text, Attachments: []Attachment{a}}); err != nil {
+			if _, err := r.s.Turn(t.Context(),
+				Prompt{Text: text, Attachments: []Attachment{a}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +111,8 @@ func TestUploadsOfTheQueue(t *testing.T) {
 			synctest.Wait()
 			entries, err := os.ReadDir(r.s.uploads.dir)
 			if err != nil || len(entries) != want || r.s.uploads.bytes != want*len("content") {
-				t.Errorf("%d files, %d bytes, %v; want %d files", len(entries), r.s.uploads.bytes, err, want)
+				t.Errorf("%d files, %d bytes, %v; want %d files", len(entries), r.s.uploads.bytes,
+					err, want)
 			}
 		}
 		left(2)

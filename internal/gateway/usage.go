@@ -76,14 +76,15 @@ func (s *Session) CountModelCall(c ModelCall) {
 	}
 	addCall(&u.turns[len(u.turns)-1].Sums, &c)
 	u.calls = appendNewest(u.calls, adminapi.ModelCall{
-		Model: c.Model, MessageID: c.Prompt, EndedAt: now, DurationMs: milliseconds(c.Duration), Failed: c.Failed,
+		Model: c.Model, MessageID: c.Prompt, EndedAt: now, DurationMs: milliseconds(c.Duration),
+		Failed: c.Failed,
 		Tokens: c.Tokens,
 	}, maxModelCalls)
 }
 
-// SetContextWindow implements [HostCalls]. The numbers replace the last ones in [Session.Usage], and those of the
-// newest turn if they came while its prompt was worked on: a turn is counted with its first call, and hosts tell the
-// context before that too.
+// SetContextWindow implements [HostCalls]. The numbers replace the last ones in [Session.Usage],
+// and those of the newest turn if they came while its prompt was worked on: a turn is counted with
+// its first call, and hosts tell the context before that too.
 func (s *Session) SetContextWindow(prompt string, c adminapi.Context) {
 	u := &s.usage
 	u.mu.Lock()
@@ -102,9 +103,11 @@ func (s *Session) Usage() adminapi.Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return adminapi.Usage{
-		Session: s.id, Total: u.total, ContextTokens: u.context.Tokens, ContextLimit: u.context.Limit,
-		Context: u.context,
-		Models:  append([]adminapi.ModelUsage{}, u.models...), Turns: append([]adminapi.TurnUsage{}, u.turns...),
+		Session: s.id, Total: u.total, ContextTokens: u.context.Tokens,
+		ContextLimit: u.context.Limit,
+		Context:      u.context,
+		Models:       append([]adminapi.ModelUsage{}, u.models...),
+		Turns:        append([]adminapi.TurnUsage{}, u.turns...),
 	}
 }
 

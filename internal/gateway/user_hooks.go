@@ -149,7 +149,8 @@ func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 	}
 	var found []Hook
 	for _, hook := range all {
-		if hook.On == kind && (hook.Match == "" || s.toolMatches(match.NewToolGlob(hook.Match), tool)) {
+		if hook.On == kind &&
+			(hook.Match == "" || s.toolMatches(match.NewToolGlob(hook.Match), tool)) {
 			found = append(found, hook)
 		}
 	}
@@ -222,7 +223,8 @@ func (h *Hook) readAnswer(text []byte, err error) (HookAnswer, error) {
 			se, _ := errors.AsType[*jsonv2.SemanticError](err)
 			fault = fmt.Sprintf("answer: %q is none of these", se.JSONPointer.LastToken())
 		}
-		return HookAnswer{}, fmt.Errorf("it did not answer with JSON of decision, reason and context: %s", fault)
+		return HookAnswer{},
+			fmt.Errorf("it did not answer with JSON of decision, reason and context: %s", fault)
 	}
 	switch {
 	case a.Decision == "", a.Decision == protocol.DecisionAllow:
@@ -244,7 +246,8 @@ func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 	}
 	event, err := s.hookEvent(e)
 	if err != nil {
-		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("hooks on %s were not asked: %v", e.On, err))
+		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("hooks on %s were not asked: %v",
+			e.On, err))
 		return HookAnswer{}
 	}
 	answers := make([]HookAnswer, len(list))
@@ -253,7 +256,8 @@ func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 		wg.Go(func() {
 			var err error
 			if answers[i], err = s.askHook(ctx, &list[i], event); err != nil && ctx.Err() == nil {
-				s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("hook %s (%s): %v", list[i].Name, e.On, err))
+				s.note(adminapi.LogWarning, sourceGateway,
+					fmt.Sprintf("hook %s (%s): %v", list[i].Name, e.On, err))
 			}
 		})
 	}
@@ -345,7 +349,8 @@ func (s *Session) promptHooks(ctx context.Context, prompt, source string) string
 func (r *rule) noteFailOpen(ctx context.Context, s *Session, tool, failure string) {
 	if r.hook != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf(
-			"hook %s could not tell whether %s is allowed, so it is: %s", r.hook.Name, tool, failure))
+			"hook %s could not tell whether %s is allowed, so it is: %s", r.hook.Name, tool,
+			failure))
 	}
 }
 
@@ -367,12 +372,14 @@ func (r *rule) askUserHook(
 			if r.FailOpen {
 				r.noteFailOpen(ctx, s, tool, err.Error())
 			}
-			check.fail(fmt.Sprintf("Hook %s can't tell whether this is allowed: %v.", r.hook.Name, err))
+			check.fail(fmt.Sprintf("Hook %s can't tell whether this is allowed: %v.", r.hook.Name,
+				err))
 		case a.Decision == protocol.DecisionDeny:
 			reason := cmp.Or(a.Reason, fmt.Sprintf("Denied by hook %s.", r.hook.Name))
 			answers <- gateAnswer{index: index, decision: a.Decision, reason: reason}
 		case a.Context != "":
-			answers <- gateAnswer{index: index, decision: protocol.DecisionContext, reason: a.Context}
+			answers <- gateAnswer{index: index, decision: protocol.DecisionContext,
+				reason: a.Context}
 		default:
 			answers <- gateAnswer{index: index, decision: protocol.DecisionAllow}
 		}

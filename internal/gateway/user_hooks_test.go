@@ -73,7 +73,10 @@ func TestHookDecides(t *testing.T) {
 		},
 	}
 	deaf := hang
-	deaf.Ask = func(context.Context, []byte) ([]byte, error) { <-time.After(8 * time.Second); return []byte("{}"), nil }
+	deaf.Ask = func(context.Context, []byte) ([]byte, error) {
+		<-time.After(8 * time.Second)
+		return []byte("{}"), nil
+	}
 	late := hang
 	late.Timeout = time.Minute
 	fails := func(err error) Hook {
@@ -98,24 +101,34 @@ func TestHookDecides(t *testing.T) {
 		{name: "nothing said allows", hook: hookOf(HookPreToolUse, "{}")},
 		{name: "allows", hook: hookOf(HookPreToolUse, `{"decision":"allow"}`)},
 		{name: "adds", hook: hookOf(HookPreToolUse, `{"context":"careful"}`), context: "careful"},
-		{name: "denies", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"not today"}`), deny: "not today"},
-		{name: "denies, no reason", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`), deny: "Denied by hook h."},
-		{name: "denies where it is open", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true,
+		{name: "denies", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"not today"}`),
+			deny: "not today"},
+		{name: "denies, no reason", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`),
+			deny: "Denied by hook h."},
+		{name: "denies where it is open",
+			hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true,
 			deny: "no"},
-		{name: "exits with a code", hook: fails(&HookDenial{"exit code 1"}), open: true, deny: "exit code 1"},
+		{name: "exits with a code", hook: fails(&HookDenial{"exit code 1"}), open: true,
+			deny: "exit code 1"},
 		{name: "garbage", hook: hookOf(HookPreToolUse, "denied!"), deny: "Hook h can't tell"},
-		{name: "garbage, open", hook: hookOf(HookPreToolUse, "denied!"), open: true, warns: "hook h could not tell whether greet is allowed, so it is: it did not answer with JSON"},
-		{name: "a typing error", hook: hookOf(HookPreToolUse, `{"desicion":"deny"}`), deny: `"desicion"`},
+		{name: "garbage, open", hook: hookOf(HookPreToolUse, "denied!"), open: true,
+			warns: "hook h could not tell whether greet is allowed, so it is: it did not answer with JSON"},
+		{name: "a typing error", hook: hookOf(HookPreToolUse, `{"desicion":"deny"}`),
+			deny: `"desicion"`},
 		{name: "another decision", hook: hookOf(HookPreToolUse, `{"decision":"ask"}`),
 			deny: `"ask" is neither allow nor deny`},
 		{name: "breaks", hook: fails(errors.New("no such file")), deny: "no such file"},
-		{name: "breaks, open", hook: fails(errors.New("no such file")), open: true, warns: "no such file"},
+		{name: "breaks, open", hook: fails(errors.New("no such file")), open: true,
+			warns: "no such file"},
 		{name: "hangs", hook: hang, deny: "no answer within 1s"},
 		{name: "hangs, open", hook: hang, open: true, warns: "no answer within 1s"},
 		{name: "does not even end", hook: deaf, deny: "no answer within 1s"},
-		{name: "late, open", hook: late, open: true, warns: "hook h could not tell whether greet is allowed, so it is: no answer in time"},
-		{name: "about another tool", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`), match: "shell"},
-		{name: "about tools like it", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), match: "gr*t",
+		{name: "late, open", hook: late, open: true,
+			warns: "hook h could not tell whether greet is allowed, so it is: no answer in time"},
+		{name: "about another tool", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`),
+			match: "shell"},
+		{name: "about tools like it",
+			hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), match: "gr*t",
 			deny: "no"},
 		{name: "of another kind", hook: hookOf(HookPostToolUse, `{"decision":"deny"}`)},
 	} {
@@ -126,7 +139,8 @@ func TestHookDecides(t *testing.T) {
 				g.SetHooks([]Hook{tt.hook})
 				args := protocol.Raw(`{"name":"x"}`)
 				d := s.PreToolUse(t.Context(), "greet", args)
-				if d.Deny != (tt.deny != "") || !strings.Contains(d.Reason, tt.deny) || d.Context != tt.context {
+				if d.Deny != (tt.deny != "") || !strings.Contains(d.Reason, tt.deny) ||
+					d.Context != tt.context {
 					t.Errorf(
 						"decided %+v, want a denial with %q: %v, and the context %q",
 						d, tt.deny, tt.deny != "", tt.context,
@@ -134,7 +148,8 @@ func TestHookDecides(t *testing.T) {
 				}
 				// A host without hooks: the gateway asks them itself.
 				o := s.CallTool(t.Context(), Call{Name: "greet", Args: args})
-				if (o.ErrorCode == protocol.CodeDenied) != (tt.deny != "") || !strings.Contains(o.Error, tt.deny) {
+				if (o.ErrorCode == protocol.CodeDenied) != (tt.deny != "") ||
+					!strings.Contains(o.Error, tt.deny) {
 					t.Errorf("the call ended with %s, want %q in it", o.Text(), tt.deny)
 				}
 				if text := timelineText(s); !strings.Contains(text, tt.warns) {
@@ -156,10 +171,12 @@ func TestHookBesideRule(t *testing.T) {
 	if d := s.PreToolUse(t.Context(), "greet", protocol.Raw(`{"name":"<&>"}`)); d.Deny {
 		t.Errorf("decided %+v, want no denial", d)
 	}
-	if got := h.all(); len(got) != 1 || got[0].Tool != "greet" || string(got[0].Args) != `{"name":"<&>"}` ||
-		got[0].Session != "s1" || got[0].Label != "l" || got[0].CWD != "/c" || got[0].Host != "test" ||
-		got[0].TS.IsZero() || got[0].On != HookPreToolUse {
-		t.Errorf("was told %+v, want one event of the call with its session, time and arguments", got)
+	if got := h.all(); len(got) != 1 || got[0].Tool != "greet" ||
+		string(got[0].Args) != `{"name":"<&>"}` ||
+		got[0].Session != "s1" || got[0].Label != "l" || got[0].CWD != "/c" ||
+		got[0].Host != "test" || got[0].TS.IsZero() || got[0].On != HookPreToolUse {
+		t.Errorf("was told %+v, want one event of the call with its session, time and arguments",
+			got)
 	}
 	g.SetHooks(
 		[]Hook{
@@ -196,7 +213,8 @@ func TestHookAlias(t *testing.T) {
 	after.Match = "shell"
 	g.SetHooks([]Hook{h, after})
 	s, err := g.Register(SessionSpec{ID: "s"},
-		HostInfo{Kind: "test", Hooks: true, Aliases: map[string][]string{"shell": {"bash"}}}, quietHost{})
+		HostInfo{Kind: "test", Hooks: true, Aliases: map[string][]string{"shell": {"bash"}}},
+		quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +225,8 @@ func TestHookAlias(t *testing.T) {
 	if d := s.PreToolUse(t.Context(), "view", protocol.Raw(`{}`)); d.Deny {
 		t.Errorf("view: %+v, want no denial", d)
 	}
-	if a := s.Hook(t.Context(), HookEvent{On: HookPostToolUse, Tool: "bash"}); a.Context != "well done" {
+	if a := s.Hook(t.Context(),
+		HookEvent{On: HookPostToolUse, Tool: "bash"}); a.Context != "well done" {
 		t.Errorf(`after bash: %+v, want "well done"`, a)
 	}
 	if a := s.Hook(t.Context(), HookEvent{On: HookPostToolUse, Tool: "view"}); a.Context != "" {
@@ -221,7 +240,9 @@ func TestHookContext(t *testing.T) {
 	g := New(Options{})
 	h := &heard{}
 	fails := hookOf(HookUserPrompt, "")
-	fails.Ask = func(context.Context, []byte) ([]byte, error) { return nil, &HookDenial{"no such branch"} }
+	fails.Ask = func(context.Context, []byte) ([]byte, error) {
+		return nil, &HookDenial{"no such branch"}
+	}
 	g.SetHooks([]Hook{
 		hookOf(HookSessionStart, `{"context":"the branch is red"}`),
 		hookOf(HookUserPrompt, `{"context":"be brief"}`),
@@ -235,20 +256,24 @@ func TestHookContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.Drain(context.Background()) })
-	if got := s.UserPrompt(t.Context(), "hello", SourceUser); got != "the branch is red\n\nbe brief" {
+	if got := s.UserPrompt(t.Context(), "hello",
+		SourceUser); got != "the branch is red\n\nbe brief" {
 		t.Errorf("the first prompt: %q, want %q", got, "the branch is red\n\nbe brief")
 	}
 	if got := s.UserPrompt(t.Context(), "again", "provider:ci"); got != "be brief" {
 		t.Errorf(`the second prompt: %q, want "be brief"`, got)
 	}
 	got := h.all()
-	if len(got) != 2 || got[0].Prompt != "hello" || got[0].Source != SourceUser || got[1].Source != "provider:ci" {
+	if len(got) != 2 || got[0].Prompt != "hello" || got[0].Source != SourceUser ||
+		got[1].Source != "provider:ci" {
 		t.Errorf("was told %+v, want the prompts of the user and of provider:ci", got)
 	}
 	for _, want := range []string{"it did not answer with JSON",
 		"answer.decision: there is nothing to deny on user_prompt", "it failed: no such branch"} {
-		if text := timelineText(s); !strings.Contains(text, "warning gateway: hook h (user_prompt): "+want) {
-			t.Errorf("the timeline, want %q in it:\n%s", "warning gateway: hook h (user_prompt): "+want, text)
+		if text := timelineText(s); !strings.Contains(text,
+			"warning gateway: hook h (user_prompt): "+want) {
+			t.Errorf("the timeline, want %q in it:\n%s",
+				"warning gateway: hook h (user_prompt): "+want, text)
 		}
 	}
 }
@@ -261,7 +286,10 @@ func TestHookAtTheEnd(t *testing.T) {
 		h := &heard{}
 		hang := hookOf(HookSessionEnd, "")
 		hang.Timeout = time.Hour
-		hang.Ask = func(ctx context.Context, _ []byte) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
+		hang.Ask = func(ctx context.Context, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
 		g.SetHooks([]Hook{h.hook(HookSessionEnd), h.hook(HookError), hang})
 		s, err := g.Register(SessionSpec{ID: "s"}, HostInfo{Kind: "test"}, quietHost{})
 		if err != nil {
@@ -277,8 +305,8 @@ func TestHookAtTheEnd(t *testing.T) {
 			t.Errorf("the end took %s, want %s", took, protocol.ShutdownDeadline)
 		}
 		got := h.all()
-		if len(got) != 2 || got[0].On != HookError || got[0].Error != "no model" || got[1].On != HookSessionEnd ||
-			got[1].Reason != "enough" {
+		if len(got) != 2 || got[0].On != HookError || got[0].Error != "no model" ||
+			got[1].On != HookSessionEnd || got[1].Reason != "enough" {
 			t.Errorf(`was told %+v, want the error "no model" and the end "enough"`, got)
 		}
 		// Nothing is asked after it.
@@ -295,7 +323,8 @@ func TestHookAtTheEnd(t *testing.T) {
 // Whatever a hook says is an answer or a fault; what is not understood allows
 // nothing.
 func FuzzHookAnswer(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"decision":"deny"}`, `{"decision":"allow","context":"c"}`,
+	for _, seed := range []string{"", "{}", `{"decision":"deny"}`,
+		`{"decision":"allow","context":"c"}`,
 		`{"Decision":"deny"}`, `{"decision":"deny","decision":"allow"}`, "null", "[]", "\xff"} {
 		f.Add([]byte(seed))
 	}
@@ -308,8 +337,8 @@ func FuzzHookAnswer(f *testing.F) {
 		case err == nil && a.Decision != "" && a.Decision != protocol.DecisionAllow &&
 			a.Decision != protocol.DecisionDeny:
 			t.Errorf("%q decides %q, want allow, deny or none", said, a.Decision)
-		case err == nil && a == HookAnswer{} && strings.Contains(strings.ToLower(string(said)), "deny") &&
-			!json.Valid(said):
+		case err == nil && a == HookAnswer{} &&
+			strings.Contains(strings.ToLower(string(said)), "deny") && !json.Valid(said):
 			t.Errorf("%q is taken for nothing, want an error", said)
 		}
 	})
@@ -364,7 +393,8 @@ func TestHookChangesMeanwhile(t *testing.T) {
 				On:      HookPreToolUse,
 				Timeout: 4 * time.Second,
 				Ask: func(context.Context, []byte) ([]byte, error) {
-					g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"deny","reason":"by the new one"}`)})
+					g.SetHooks([]Hook{hookOf(HookPreToolUse,
+						`{"decision":"deny","reason":"by the new one"}`)})
 					return nil, nil
 				},
 			},
@@ -392,7 +422,8 @@ func TestHooksOfASession(t *testing.T) {
 		}
 		check := func(s *Session, want string, context string) {
 			t.Helper()
-			if d := s.PreToolUse(t.Context(), "greet", protocol.Raw(`{}`)); d.Deny != (want != "") ||
+			if d := s.PreToolUse(t.Context(), "greet",
+				protocol.Raw(`{}`)); d.Deny != (want != "") ||
 				!strings.Contains(want, d.Reason) {
 				t.Errorf("session %s: denied with %q, want %q", s.ID(), d.Reason, want)
 			}
@@ -405,8 +436,9 @@ func TestHooksOfASession(t *testing.T) {
 		if !own.NeedsHooks() || other.NeedsHooks() {
 			t.Errorf("need hooks: %v, %v, want true, false", own.NeedsHooks(), other.NeedsHooks())
 		}
-		g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"deny","reason":"all"}`), hookOf(HookUserPrompt,
-			`{"context":"all"}`)})
+		g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"deny","reason":"all"}`),
+			hookOf(HookUserPrompt,
+				`{"context":"all"}`)})
 		check(own, "all or own", "all\n\nown")
 		check(other, "all", "all")
 		g.SetHooks(nil)

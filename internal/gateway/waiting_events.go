@@ -70,7 +70,8 @@ func (g *Gateway) StoreEvent(ctx context.Context, from string, m *protocol.Push)
 func (g *Gateway) addWaitingEvent(source pushSource, m *protocol.Push) (Receipt, *protocol.Error) {
 	if m.Level != protocol.LevelKeep || m.Prompt != "" {
 		return Receipt{}, errorf(protocol.CodeInvalidSession,
-			"there is no session; only an event of level keep, without a prompt, waits for the next")
+			"there is no session; only an event of level keep, without a prompt, waits for "+
+				"the next")
 	}
 	if g.isDraining {
 		return Receipt{}, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
@@ -99,7 +100,8 @@ func (g *Gateway) addWaitingEvent(source pushSource, m *protocol.Push) (Receipt,
 		w.dropped++
 	}
 	return Receipt{Fate: adminapi.FateStored,
-		Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(w.events))}, nil
+		Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d",
+			len(w.events))}, nil
 }
 
 // storeWaitingEvents stores the waiting events in the streams of a new session, as

@@ -60,7 +60,8 @@ func readTree(root string) (Context, bool) {
 		return Context{}, false
 	}
 	c := Context{Root: root}
-	if branch, is := strings.CutPrefix(strings.TrimSpace(head), "ref: refs/heads/"); is && isPrintable(branch) {
+	if branch, is := strings.CutPrefix(strings.TrimSpace(head), "ref: refs/heads/"); is &&
+		isPrintable(branch) {
 		c.Branch = branch
 	}
 	if config, err := ReadSmall(filepath.Join(r.Common, "config")); err == nil {
@@ -138,7 +139,8 @@ func ReadSmall(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileSize {
-		return "", fmt.Errorf("reading %s, which is no regular file of at most 1 MiB: %w", path, os.ErrInvalid)
+		return "", fmt.Errorf("reading %s, which is no regular file of at most 1 MiB: %w", path,
+			os.ErrInvalid)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFileSize))
 	return string(data), err

@@ -41,16 +41,18 @@ func TestOf(t *testing.T) {
 		c     Context
 		label string
 	}{
-		"plain/x":       {Context{}, "x"},
-		"repo":          {Context{"repo", "feature/one", "kitchen/tea", "github.com"}, "repo@feature/one"},
-		"repo/pkg/deep": {Context{"repo", "feature/one", "kitchen/tea", "github.com"}, "repo@feature/one"},
-		"detached":      {Context{"detached", "", "", ""}, "detached"},
-		"tree":          {Context{"tree", "other", "kitchen/tea", "octo.ghe.com"}, "tree@other"},
-		"other":         {Context{}, "other"},  // the worktree names another directory
-		"stolen":        {Context{}, "stolen"}, // it is another tree's repository
-		"broken":        {Context{}, "broken"},
-		"strange":       {Context{}, "strange"},
-		"rude":          {Context{"rude", "", "", ""}, "rude"},
+		"plain/x": {Context{}, "x"},
+		"repo": {Context{"repo", "feature/one", "kitchen/tea", "github.com"},
+			"repo@feature/one"},
+		"repo/pkg/deep": {Context{"repo", "feature/one", "kitchen/tea", "github.com"},
+			"repo@feature/one"},
+		"detached": {Context{"detached", "", "", ""}, "detached"},
+		"tree":     {Context{"tree", "other", "kitchen/tea", "octo.ghe.com"}, "tree@other"},
+		"other":    {Context{}, "other"},  // the worktree names another directory
+		"stolen":   {Context{}, "stolen"}, // it is another tree's repository
+		"broken":   {Context{}, "broken"},
+		"strange":  {Context{}, "strange"},
+		"rude":     {Context{"rude", "", "", ""}, "rude"},
 	} {
 		if want.c.Root != "" {
 			want.c.Root = filepath.Join(root, want.c.Root)
@@ -67,7 +69,8 @@ func TestOf(t *testing.T) {
 
 func FuzzRemote(f *testing.F) {
 	for _, s := range []string{
-		"https://github.com/o/n.git", "git@github.com:o/n", "ssh://git@h:22/o/n", "/srv/git/x.git", "C:/x/y", "../x",
+		"https://github.com/o/n.git", "git@github.com:o/n", "ssh://git@h:22/o/n", "/srv/git/x.git",
+		"C:/x/y", "../x",
 		"file:///x/y", "https://u:p@h/o/n",
 	} {
 		f.Add(s)
@@ -75,7 +78,8 @@ func FuzzRemote(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		host, repository := parseRemote(s)
 		if (host == "") != (repository == "") || !isPrintable(repository) {
-			t.Errorf("%q: host %q, repository %q, want both or neither, printable", s, host, repository)
+			t.Errorf("%q: host %q, repository %q, want both or neither, printable", s, host,
+				repository)
 		}
 		originURL(s)
 	})

@@ -12,10 +12,11 @@ import (
 // from an archive, with a .git that its author made, so a Repository never names the directories of
 // another tree.
 type Repository struct {
-	Root        string // the directory of the working tree
-	Dir         string // of the tree's own files: HEAD, index
-	Common      string // of the objects, the refs and the configuration; Dir, except in a linked worktree
-	IsSubmodule bool   // Dir counts only if the configuration in it names Root as its worktree
+	Root string // the directory of the working tree
+	Dir  string // of the tree's own files: HEAD, index
+	// of the objects, the refs and the configuration; Dir, except in a linked worktree
+	Common      string
+	IsSubmodule bool // Dir counts only if the configuration in it names Root as its worktree
 }
 
 // ErrNoRepository says that no directory above is a working tree of git.
@@ -68,11 +69,14 @@ func at(root string) (Repository, error) {
 			return Repository{}, nil // git looks further up, too
 		}
 		if _, err := os.Lstat(filepath.Join(name, "commondir")); err == nil {
-			return Repository{}, fmt.Errorf("%s is not followed: its file commondir leads to another repository", name)
+			return Repository{},
+				fmt.Errorf("%s is not followed: its file commondir leads to another repository",
+					name)
 		}
 		return Repository{Root: root, Dir: name, Common: name}, nil
 	case !info.Mode().IsRegular():
-		return Repository{}, fmt.Errorf("%s is not followed: it is a symbolic link or no file", name)
+		return Repository{}, fmt.Errorf("%s is not followed: it is a symbolic link or no file",
+			name)
 	}
 	text, err := ReadSmall(name)
 	if err != nil {
@@ -92,7 +96,9 @@ func at(root string) (Repository, error) {
 	if isModule(root, dir) {
 		return Repository{Root: root, Dir: dir, Common: dir, IsSubmodule: true}, nil
 	}
-	return Repository{}, fmt.Errorf("%s is not followed: it leads to %s, which is of another working tree", name, dir)
+	return Repository{},
+		fmt.Errorf("%s is not followed: it leads to %s, which is of another working tree", name,
+			dir)
 }
 
 // linked reports whether dir belongs to a linked worktree at root: each of them must name the

@@ -37,8 +37,9 @@ const (
 
 // Repository is a repository that git may read. The caller of [Git.Open] must close it.
 type Repository struct {
-	Root   string // of the working tree, without symbolic links
-	Prefix string // of the directory that was opened, below Root: "" or a path that ends with a slash
+	Root string // of the working tree, without symbolic links
+	// of the directory that was opened, below Root: "" or a path that ends with a slash
+	Prefix string
 
 	git     Git
 	dir     string
@@ -132,7 +133,8 @@ func (r *Repository) fill(ctx context.Context, found git.Repository) error {
 		}
 	}
 	r.env = map[string]string{
-		"GIT_DIR": r.private, "GIT_WORK_TREE": r.Root, "GIT_INDEX_FILE": filepath.Join(found.Dir, "index"),
+		"GIT_DIR": r.private, "GIT_WORK_TREE": r.Root, "GIT_INDEX_FILE": filepath.Join(found.Dir,
+			"index"),
 		"GIT_OBJECT_DIRECTORY": filepath.Join(found.Common, "objects"),
 	}
 	return nil
@@ -141,10 +143,11 @@ func (r *Repository) fill(ctx context.Context, found git.Repository) error {
 // dataSettings are the settings of a repository that count, each with one word as its value: they
 // say how files and objects are compared. All others are left out.
 var dataSettings = map[string]bool{
-	"core.filemode": true, "core.ignorecase": true, "core.symlinks": true, "core.precomposeunicode": true,
-	"core.autocrlf": true, "core.eol": true, "core.trustctime": true, "core.checkstat": true,
-	"core.sparsecheckout": true, "core.sparsecheckoutcone": true, "index.sparse": true,
-	"extensions.objectformat": true, "extensions.refstorage": true,
+	"core.filemode": true, "core.ignorecase": true, "core.symlinks": true,
+	"core.precomposeunicode": true, "core.autocrlf": true, "core.eol": true,
+	"core.trustctime": true, "core.checkstat": true, "core.sparsecheckout": true,
+	"core.sparsecheckoutcone": true, "index.sparse": true, "extensions.objectformat": true,
+	"extensions.refstorage": true,
 }
 
 // config returns the private configuration. The repository's own is read as a text that includes
@@ -154,8 +157,8 @@ func (r *Repository) config(ctx context.Context, found git.Repository) (string, 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	cmd := r.git.command(ctx, string(filepath.Separator), nil, "config", "--no-includes", "--file", "-",
-		"--list", "-z")
+	cmd := r.git.command(ctx, string(filepath.Separator), nil, "config", "--no-includes", "--file",
+		"-", "--list", "-z")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := output(ctx, cmd)
 	if err != nil {
@@ -176,8 +179,10 @@ func (r *Repository) config(ctx context.Context, found git.Repository) (string, 
 			config += "[" + section + "]\n" + name + " = " + value + "\n"
 		}
 		if key == "extensions.refstorage" && value != "files" && found.Dir != found.Common {
-			return "", fmt.Errorf("the repository of this worktree keeps its refs as %q, which is not read: "+
-				"ask in the main working tree", value)
+			return "",
+				fmt.Errorf(
+					"the repository of this worktree keeps its refs as %q, which is not read: "+
+						"ask in the main working tree", value)
 		}
 	}
 	if found.IsSubmodule {
@@ -185,8 +190,9 @@ func (r *Repository) config(ctx context.Context, found git.Repository) (string, 
 			worktree = filepath.Join(found.Dir, worktree)
 		}
 		if named, err := filepath.EvalSymlinks(worktree); err != nil || named != found.Root {
-			return "", fmt.Errorf("%s is not followed: it leads to %s, which is of another working tree",
-				filepath.Join(found.Root, ".git"), found.Dir)
+			return "",
+				fmt.Errorf("%s is not followed: it leads to %s, which is of another working tree",
+					filepath.Join(found.Root, ".git"), found.Dir)
 		}
 	}
 	return config, nil
@@ -202,8 +208,10 @@ func isWord(s string) bool {
 func checkFiles(ctx context.Context, found git.Repository) error {
 	borrowed, err := git.ReadSmall(filepath.Join(found.Common, "objects", "info", "alternates"))
 	if err == nil && strings.TrimSpace(borrowed) != "" {
-		return fmt.Errorf("%s borrows objects from other repositories (objects/info/alternates), which are not read: "+
-			"git repack -a -d copies them, then remove that file", found.Common)
+		return fmt.Errorf(
+			"%s borrows objects from other repositories (objects/info/alternates), which "+
+				"are not read: "+
+				"git repack -a -d copies them, then remove that file", found.Common)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -235,7 +243,8 @@ func checkFiles(ctx context.Context, found git.Repository) error {
 // checkOwners refuses a repository of another user, unless the user's own configuration lists it in
 // safe.directory.
 func (r *Repository) checkOwners(ctx context.Context, found git.Repository) error {
-	for _, path := range []string{found.Root, filepath.Join(found.Root, ".git"), found.Dir, found.Common} {
+	for _, path := range []string{found.Root, filepath.Join(found.Root, ".git"), found.Dir,
+		found.Common} {
 		owner, err := ownerOf(path)
 		if err != nil {
 			return err
@@ -243,8 +252,8 @@ func (r *Repository) checkOwners(ctx context.Context, found git.Repository) erro
 		if owner == currentUser() {
 			continue
 		}
-		cmd := r.git.command(ctx, string(filepath.Separator), map[string]string{"GIT_DIR": os.DevNull},
-			"config", "-z", "--get-all", "safe.directory")
+		cmd := r.git.command(ctx, string(filepath.Separator),
+			map[string]string{"GIT_DIR": os.DevNull}, "config", "-z", "--get-all", "safe.directory")
 		out, _ := output(ctx, cmd) // fails if there is no such setting
 		isSafe := false
 		for safe := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
@@ -253,7 +262,8 @@ func (r *Repository) checkOwners(ctx context.Context, found git.Repository) erro
 		if isSafe {
 			return nil
 		}
-		return fmt.Errorf("%s is another user's: git config --global --add safe.directory %s trusts it", path,
+		return fmt.Errorf(
+			"%s is another user's: git config --global --add safe.directory %s trusts it", path,
 			found.Root)
 	}
 	return nil
@@ -316,9 +326,10 @@ func (r *Repository) CheckIndex(ctx context.Context) (strayModule bool, err erro
 
 // isInside reports whether a path of the index belongs to a file in the working tree.
 func isInside(path string) bool {
-	return fs.ValidPath(path) && !slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
-		return strings.EqualFold(part, ".git")
-	})
+	return fs.ValidPath(path) &&
+		!slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
+			return strings.EqualFold(part, ".git")
+		})
 }
 
 // isStray reports whether a submodule has a repository that git must not read.
@@ -349,15 +360,18 @@ func (r *Repository) commandAt(ctx context.Context, dir string, args ...string) 
 // safeSettings keep git from running programs, also programs that the user's own configuration
 // names for other purposes.
 var safeSettings = []string{
-	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "safe.bareRepository=explicit",
-	"diff.external=", "diff.autoRefreshIndex=false", "status.submoduleSummary=false", "diff.submodule=short",
-	"core.quotePath=false", "core.untrackedCache=false",
+	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat",
+	"safe.bareRepository=explicit",
+	"diff.external=", "diff.autoRefreshIndex=false", "status.submoduleSummary=false",
+	"diff.submodule=short", "core.quotePath=false", "core.untrackedCache=false",
 }
 
 // command returns a command of git with arguments. It does not run in dir, because a version
 // manager's shim would choose git by the files there. It leaves out this process's variables for
 // git.
-func (g Git) command(ctx context.Context, dir string, env map[string]string, args ...string) *exec.Cmd {
+func (g Git) command(
+	ctx context.Context, dir string, env map[string]string, args ...string,
+) *exec.Cmd {
 	all := []string{"-C", dir, "--no-pager", "--no-optional-locks"}
 	for _, setting := range safeSettings {
 		all = append(all, "-c", setting)
@@ -395,7 +409,8 @@ func output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	if len(data) > maxOutput {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return nil, fmt.Errorf("git printed more than %d MiB: name a directory further down", maxOutput>>20)
+		return nil, fmt.Errorf("git printed more than %d MiB: name a directory further down",
+			maxOutput>>20)
 	}
 	err = errors.Join(err, cmd.Wait())
 	if !late.Stop() {

@@ -11,8 +11,9 @@ import (
 // run runs git as its user would.
 func run(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e@example.com",
-		"-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main"}, args...)...)
+	cmd := exec.Command("git",
+		append([]string{"-c", "user.name=n", "-c", "user.email=e@example.com",
+			"-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main"}, args...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %q: %v: %s", args, err, out)
@@ -48,7 +49,8 @@ func status(t *testing.T, dir string) (string, error) {
 	return string(out), err
 }
 
-// repository makes a repository with a commit, and returns the directory beside which it lies and its own.
+// repository makes a repository with a commit, and returns the directory beside which it lies and
+// its own.
 func repository(t *testing.T) (base, dir string) {
 	t.Helper()
 	base = t.TempDir()
@@ -62,8 +64,8 @@ func repository(t *testing.T) (base, dir string) {
 	return base, dir
 }
 
-// What git itself makes is read as git reads it: linked worktrees, submodules, a split index, objects in packs,
-// SHA-256, and the settings that say how files are compared.
+// What git itself makes is read as git reads it: linked worktrees, submodules, a split index,
+// objects in packs, SHA-256, and the settings that say how files are compared.
 func TestReadsWhatGitMakes(t *testing.T) {
 	base, dir := repository(t)
 	run(t, dir, "worktree", "add", "-q", "../side")
@@ -78,7 +80,8 @@ func TestReadsWhatGitMakes(t *testing.T) {
 	run(t, filepath.Join(base, "sha256"), "commit", "-q", "-m", "x")
 	run(t, base, "clone", "-q", dir, "super")
 	run(t, filepath.Join(base, "super"), "submodule", "--quiet", "add", dir, "sub")
-	for _, at := range []string{"main", "side", "main/inside", "split", "packed", "sha256", "super/sub"} {
+	for _, at := range []string{"main", "side", "main/inside", "split", "packed", "sha256",
+		"super/sub"} {
 		top := filepath.Join(base, at)
 		write(t, filepath.Join(top, "a.txt"), "2\n")
 		write(t, filepath.Join(top, "deep", "new"), "")
@@ -104,7 +107,8 @@ func TestReadsWhatGitMakes(t *testing.T) {
 	}
 }
 
-// A repository of another user is read only if this user's own configuration, not the repository's, trusts it.
+// A repository of another user is read only if this user's own configuration, not the repository's,
+// trusts it.
 func TestRepositoryOfAnotherUser(t *testing.T) {
 	_, dir := repository(t)
 	currentUser = func() int { return os.Geteuid() + 1 }

@@ -45,7 +45,8 @@ func (s *Set) load() {
 			err = fmt.Errorf("it has the goal %q", k.ID)
 		}
 		if err != nil {
-			s.o.Log.Error("a goal can't be read, and does not go on", "file", e.Name(), "error", err)
+			s.o.Log.Error("a goal can't be read, and does not go on", "file", e.Name(), "error",
+				err)
 			continue
 		}
 		s.goals[id] = &goal{set: s, kept: k, wake: make(chan struct{}, 1), wasCut: true}

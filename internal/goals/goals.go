@@ -28,8 +28,8 @@ import (
 // Name is the name of the provider that gives sessions their goals' prompts.
 const Name = "goals"
 
-// Budgets. A goal of the model's has ModelTurns if it says nothing. All its goals in a session have MaxModelTurns
-// together, until the user speaks.
+// Budgets. A goal of the model's has ModelTurns if it says nothing. All its goals in a session have
+// MaxModelTurns together, until the user speaks.
 const (
 	DefaultTurns  = 50
 	MaxTurns      = 500
@@ -110,8 +110,9 @@ func (s *Set) begin(g *goal) {
 	})
 }
 
-// Start starts a goal for a session; by is [adminapi.GoalByPerson] or [adminapi.GoalByModel]. The error is INVALID_JSON
-// with the field, INVALID_SESSION, or INVALID_STATE for a session that has an active goal.
+// Start starts a goal for a session; by is [adminapi.GoalByPerson] or [adminapi.GoalByModel]. The
+// error is INVALID_JSON with the field, INVALID_SESSION, or INVALID_STATE for a session that has an
+// active goal.
 func (s *Set) Start(r adminapi.GoalRequest, by string) (adminapi.Goal, error) {
 	contract, err := contractOf(r, by)
 	if err != nil {
@@ -119,7 +120,8 @@ func (s *Set) Start(r adminapi.GoalRequest, by string) (adminapi.Goal, error) {
 	}
 	session, ok := s.o.Gateway.Session(r.Session)
 	if !ok {
-		return adminapi.Goal{}, refuse(protocol.CodeInvalidSession, "session %q does not exist", r.Session)
+		return adminapi.Goal{}, refuse(protocol.CodeInvalidSession, "session %q does not exist",
+			r.Session)
 	}
 	for i, c := range contract.Checks {
 		if err := evidence.InDir(c, session.View().CWD); err != nil {
@@ -132,13 +134,16 @@ func (s *Set) Start(r adminapi.GoalRequest, by string) (adminapi.Goal, error) {
 		return adminapi.Goal{}, err
 	}
 	if !host.Send {
-		return adminapi.Goal{}, refuse(protocol.CodeInvalidState, "sessions of host %s take no prompts", host.Kind)
+		return adminapi.Goal{}, refuse(protocol.CodeInvalidState,
+			"sessions of host %s take no prompts", host.Kind)
 	}
 	now := time.Now().UTC()
-	g := &goal{set: s, wake: make(chan struct{}, 1), kept: kept{Host: host.Kind, Since: now, Goal: adminapi.Goal{
-		Session: r.Session, State: adminapi.GoalActive, By: by, Contract: contract, Budget: budget, StartedAt: now,
-		Iterations: []adminapi.GoalIteration{}, Evidence: []adminapi.Evidence{},
-	}}}
+	g := &goal{set: s, wake: make(chan struct{}, 1),
+		kept: kept{Host: host.Kind, Since: now, Goal: adminapi.Goal{
+			Session: r.Session, State: adminapi.GoalActive, By: by, Contract: contract,
+			Budget: budget, StartedAt: now, Iterations: []adminapi.GoalIteration{},
+			Evidence: []adminapi.Evidence{},
+		}}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -153,8 +158,10 @@ func (s *Set) Start(r adminapi.GoalRequest, by string) (adminapi.Goal, error) {
 	if by == adminapi.GoalByModel {
 		left := MaxModelTurns - s.modelTurns(session)
 		if left <= 0 {
-			return adminapi.Goal{}, refuse(protocol.CodeInvalidState, "your goals have taken %d turns since the user "+
-				"spoke, and may not take more: say what is missing, and end your turn", MaxModelTurns)
+			return adminapi.Goal{}, refuse(protocol.CodeInvalidState,
+				"your goals have taken %d turns since the user "+
+					"spoke, and may not take more: say what is missing, and end your turn",
+				MaxModelTurns)
 		}
 		g.kept.Budget.Turns = min(g.kept.Budget.Turns, left)
 	}
@@ -170,12 +177,13 @@ func (s *Set) Start(r adminapi.GoalRequest, by string) (adminapi.Goal, error) {
 	return v, nil
 }
 
-// modelTurns returns how many turns the goals of a session's model have taken since its user spoke. Call it with mu
-// held.
+// modelTurns returns how many turns the goals of a session's model have taken since its user spoke.
+// Call it with mu held.
 func (s *Set) modelTurns(session *gateway.Session) (turns int) {
 	spokeAt := session.UserSpokeAt()
 	for _, g := range s.goals {
-		if v := g.view(); v.Session == session.ID() && v.By == adminapi.GoalByModel && v.StartedAt.After(spokeAt) {
+		if v := g.view(); v.Session == session.ID() && v.By == adminapi.GoalByModel &&
+			v.StartedAt.After(spokeAt) {
 			turns += v.Spent.Turns
 		}
 	}
@@ -205,7 +213,8 @@ func contractOf(r adminapi.GoalRequest, by string) (c adminapi.GoalContract, err
 	case c.Text == "":
 		return c, refuse(protocol.CodeInvalidJSON, "text: must say what the goal is")
 	case len(c.Text) > maxText:
-		return c, refuse(protocol.CodeInvalidJSON, "text: has %d bytes, and may have %d", len(c.Text), maxText)
+		return c, refuse(protocol.CodeInvalidJSON, "text: has %d bytes, and may have %d",
+			len(c.Text), maxText)
 	case len(r.Checks) == 0 && by == adminapi.GoalByModel:
 		return c, refuse(
 			protocol.CodeInvalidJSON,
@@ -213,7 +222,8 @@ func contractOf(r adminapi.GoalRequest, by string) (c adminapi.GoalContract, err
 				`at least, such as {"file": "report.md"} or {"call": "make test"}`,
 		)
 	case len(r.Checks) > maxChecks:
-		return c, refuse(protocol.CodeInvalidJSON, "checks: has %d entries, and may have %d", len(r.Checks), maxChecks)
+		return c, refuse(protocol.CodeInvalidJSON, "checks: has %d entries, and may have %d",
+			len(r.Checks), maxChecks)
 	}
 	c.Checks = make([]adminapi.Check, 0, len(r.Checks))
 	for i, data := range r.Checks {
@@ -227,7 +237,9 @@ func contractOf(r adminapi.GoalRequest, by string) (c adminapi.GoalContract, err
 }
 
 // budgetOf checks a budget, and completes it.
-func budgetOf(r adminapi.GoalRequest, by string, host gateway.HostInfo) (adminapi.GoalBudget, error) {
+func budgetOf(
+	r adminapi.GoalRequest, by string, host gateway.HostInfo,
+) (adminapi.GoalBudget, error) {
 	b := adminapi.GoalBudget{Turns: r.Turns, TimeMs: r.TimeMs, Tokens: r.Tokens}
 	turns, most := DefaultTurns, MaxTurns
 	if by == adminapi.GoalByModel {
@@ -243,10 +255,11 @@ func budgetOf(r adminapi.GoalRequest, by string, host gateway.HostInfo) (adminap
 	case b.Turns < 1 || b.Turns > most:
 		return b, refuse(protocol.CodeInvalidJSON, "turns: %d is not from 1 to %d", b.Turns, most)
 	case b.TimeMs < 0 || by == adminapi.GoalByModel && b.TimeMs > MaxModelTime.Milliseconds():
-		return b, refuse(protocol.CodeInvalidJSON, "timeMs: must be more than 0, and %d for a model at most",
-			MaxModelTime.Milliseconds())
+		return b, refuse(protocol.CodeInvalidJSON,
+			"timeMs: must be more than 0, and %d for a model at most", MaxModelTime.Milliseconds())
 	case b.TimeMs > maxTime.Milliseconds():
-		return b, refuse(protocol.CodeInvalidJSON, "timeMs: must be at most %d, a year", maxTime.Milliseconds())
+		return b, refuse(protocol.CodeInvalidJSON, "timeMs: must be at most %d, a year",
+			maxTime.Milliseconds())
 	case b.Tokens < 0:
 		return b, refuse(protocol.CodeInvalidJSON, "tokens: must be more than 0")
 	case b.Tokens > 0 && !host.Usage:
@@ -295,8 +308,8 @@ func (s *Set) find(id string) (*goal, error) {
 	return nil, refuse(protocol.CodeNotFound, "there is no goal %q: tapctl goals lists them", id)
 }
 
-// Stop ends an active goal. A model may end its own ones only, else the error is UNAUTHORIZED. It is INVALID_STATE for
-// a goal that has ended.
+// Stop ends an active goal. A model may end its own ones only, else the error is UNAUTHORIZED. It
+// is INVALID_STATE for a goal that has ended.
 func (s *Set) Stop(id, by, reason string) (adminapi.Goal, error) {
 	g, err := s.find(id)
 	if err != nil {
@@ -304,14 +317,16 @@ func (s *Set) Stop(id, by, reason string) (adminapi.Goal, error) {
 	}
 	v := g.view()
 	if by == adminapi.GoalByModel && v.By != by {
-		return v, refuse(protocol.CodeUnauthorized, "a person started goal %s, and only a person stops it", id)
+		return v, refuse(protocol.CodeUnauthorized,
+			"a person started goal %s, and only a person stops it", id)
 	}
 	why := "stopped by the " + by
 	if reason = visible.Ends(visible.Line(strings.TrimSpace(reason)), maxReason, 1); reason != "" {
 		why += ": " + reason
 	}
 	if !g.end(adminapi.GoalStopped, why) {
-		return v, refuse(protocol.CodeInvalidState, "goal %s has ended: it is %s", id, g.view().State)
+		return v, refuse(protocol.CodeInvalidState, "goal %s has ended: it is %s", id,
+			g.view().State)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
+	// it ends by itself
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
 // model is the host of a session; the test decides how it answers a prompt.
@@ -182,9 +183,10 @@ func (w *world) after(d time.Duration, id string) adminapi.Goal {
 // want compares a goal's state, its turns, and its reason, of which it gives a part.
 func (w *world) want(g adminapi.Goal, state string, turns int, reason string) {
 	w.Helper()
-	if g.State != state || g.Spent.Turns != turns || len(g.Iterations) != turns || !strings.Contains(g.Reason, reason) {
-		w.Errorf("got a goal that is %s after %d turns, %d iterations: %q; want %s after %d: %q", g.State,
-			g.Spent.Turns, len(g.Iterations), g.Reason, state, turns, reason)
+	if g.State != state || g.Spent.Turns != turns || len(g.Iterations) != turns ||
+		!strings.Contains(g.Reason, reason) {
+		w.Errorf("got a goal that is %s after %d turns, %d iterations: %q; want %s after %d: %q",
+			g.State, g.Spent.Turns, len(g.Iterations), g.Reason, state, turns, reason)
 	}
 	if isEnded := !g.EndedAt.IsZero(); isEnded != (state != adminapi.GoalActive) {
 		w.Errorf("a goal that is %s has the end %s", g.State, g.EndedAt)
@@ -199,7 +201,8 @@ func TestGoalIsMetByEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.model.turn = func(n int, _ string) {
-			w.model.session.Event(gateway.Event{Callback: gateway.OnEndMessage, Content: "The goal is met. COMPLETE"})
+			w.model.session.Event(gateway.Event{Callback: gateway.OnEndMessage,
+				Content: "The goal is met. COMPLETE"})
 			<-time.After(time.Minute)
 			switch n {
 			case 5: // more than an injecting provider may without the user
@@ -235,8 +238,10 @@ func TestGoalIsMetByEvidence(t *testing.T) {
 		if len(prompts) != 6 {
 			t.Errorf("the model got %d prompts, want 6", len(prompts))
 		}
-		if last := g.Iterations[4]; len(last.Missing) != 0 || last.EndedAt.IsZero() || !g.Evidence[0].Holds {
-			t.Errorf("the last iteration is %+v with evidence %+v, want nothing missing", last, g.Evidence)
+		if last := g.Iterations[4]; len(last.Missing) != 0 || last.EndedAt.IsZero() ||
+			!g.Evidence[0].Holds {
+			t.Errorf("the last iteration is %+v with evidence %+v, want nothing missing", last,
+				g.Evidence)
 		}
 		if rows := w.model.session.History([]string{goals.Name}, 1, time.Time{}); len(rows) != 1 ||
 			!strings.Contains(rows[0].Event, "goal "+g.ID+": met after 5 turns") {
@@ -272,7 +277,8 @@ func TestBudgets(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.model.turn = func(int, string) {
-					w.model.session.CountModelCall(gateway.ModelCall{Tokens: adminapi.Tokens{Input: 100, Output: 10}})
+					w.model.session.CountModelCall(
+						gateway.ModelCall{Tokens: adminapi.Tokens{Input: 100, Output: 10}})
 					<-time.After(time.Minute)
 				}
 				g := w.start(test.budget, report)
@@ -320,11 +326,13 @@ func TestPersonInTheSession(t *testing.T) {
 		}
 		v := w.after(5*time.Minute, g.ID)
 		if v.State != adminapi.GoalStopped || !strings.Contains(v.Reason, "interrupted: enough") {
-			t.Errorf("after the interrupt the goal is %s: %q; want it stopped with the reason", v.State, v.Reason)
+			t.Errorf("after the interrupt the goal is %s: %q; want it stopped with the reason",
+				v.State, v.Reason)
 		}
 		turns := len(w.model.got())
 		if v = w.after(time.Hour, g.ID); len(w.model.got()) != turns {
-			t.Errorf("after the interrupt the model got %d prompts more, want none", len(w.model.got())-turns)
+			t.Errorf("after the interrupt the model got %d prompts more, want none",
+				len(w.model.got())-turns)
 		}
 		w.end()
 	})
@@ -343,8 +351,11 @@ func TestStopTakesBackThePrompt(t *testing.T) {
 		w.model.session = s
 		pass := w.gateway.Issue(gateway.PassSpec{Trust: gateway.TrustProject})
 		defer pass.Revoke()
-		p := providers.New("other", &providers.Options{URL: "ws://this.process", Token: pass.Token(), Session: "slow"})
-		providers.AddTool(p, "look", "Look.", func(context.Context, struct{}) (string, error) { return "", nil })
+		p := providers.New("other", &providers.Options{URL: "ws://this.process",
+			Token: pass.Token(), Session: "slow"})
+		providers.AddTool(p, "look", "Look.", func(context.Context, struct{}) (string, error) {
+			return "", nil
+		})
 		go func() { _ = p.Run(link.WithDial(t.Context(), w.dial)) }()
 		// The session now waits for its model to take the tool, with no prompt in hand.
 		synctest.Wait()
@@ -395,13 +406,15 @@ func TestCallsOfAGoal(t *testing.T) {
 			<-time.After(time.Minute)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.calls = append(w.calls, evidence.Call{Tool: "bash", Command: "make test", ExitCode: new(3 - n)})
+			w.calls = append(w.calls, evidence.Call{Tool: "bash", Command: "make test",
+				ExitCode: new(3 - n)})
 		}
 		began := time.Now()
 		g := w.start(adminapi.GoalRequest{}, `{"call": "make test"}`)
 		v := w.after(time.Hour, g.ID)
 		w.want(v, adminapi.GoalMet, 3, "")
-		if want := "ended with exit code 1"; !strings.Contains(strings.Join(v.Iterations[1].Missing, ""), want) {
+		if want := "ended with exit code 1"; !strings.Contains(strings.Join(v.Iterations[1].Missing,
+			""), want) {
 			t.Errorf("after the second turn: missing %q, want %q", v.Iterations[1].Missing, want)
 		}
 		w.mu.Lock()
@@ -414,25 +427,29 @@ func TestCallsOfAGoal(t *testing.T) {
 	})
 }
 
-// The goals of a model take MaxModelTurns together, until the user speaks: one that it stops gives no turns back.
+// The goals of a model take MaxModelTurns together, until the user speaks: one that it stops gives
+// no turns back.
 func TestModelsTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.model.turn = func(int, string) {}
-		first, err := w.try(adminapi.GoalRequest{Turns: goals.MaxModelTurns - 3}, adminapi.GoalByModel, report)
+		first, err := w.try(adminapi.GoalRequest{Turns: goals.MaxModelTurns - 3},
+			adminapi.GoalByModel, report)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.want(w.after(time.Hour, first.ID), adminapi.GoalOverBudget, goals.MaxModelTurns-3, "")
 		second, err := w.try(adminapi.GoalRequest{}, adminapi.GoalByModel, report)
 		if err != nil || second.Budget.Turns != 3 {
-			t.Fatalf("the second goal: got %+v, %v, want the 3 turns that are left", second.Budget, err)
+			t.Fatalf("the second goal: got %+v, %v, want the 3 turns that are left", second.Budget,
+				err)
 		}
 		w.want(w.after(time.Hour, second.ID), adminapi.GoalOverBudget, 3, "")
 		if g, err := w.try(adminapi.GoalRequest{}, adminapi.GoalByModel, report); err == nil {
 			t.Errorf("without turns left: got %+v, want an error", g)
 		}
-		if _, err := w.model.session.Prompt(t.Context(), gateway.Prompt{Text: "go on"}); err != nil {
+		if _, err := w.model.session.Prompt(t.Context(),
+			gateway.Prompt{Text: "go on"}); err != nil {
 			t.Fatal(err)
 		}
 		third, err := w.try(adminapi.GoalRequest{}, adminapi.GoalByModel, report)
@@ -464,12 +481,17 @@ func TestStartRefuses(t *testing.T) {
 			{request{}, "person", one, "the session has the goal g-"},
 			{request{Session: "free"}, "model", nil, "checks: are missing"},
 			{request{Session: "free"}, "person", many, "checks: has 21 entries"},
-			{request{Session: "free"}, "person", []string{report, `{"file": 1}`}, "checks[1]: file: "},
-			{request{Session: "free"}, "model", []string{report, `{"file": "../x"}`}, "checks[1]: file.path: "},
-			{request{Session: "free"}, "person", []string{`{"file": "/etc/passwd"}`}, "checks[0]: file.path: "},
+			{request{Session: "free"}, "person", []string{report, `{"file": 1}`},
+				"checks[1]: file: "},
+			{request{Session: "free"}, "model", []string{report, `{"file": "../x"}`},
+				"checks[1]: file.path: "},
+			{request{Session: "free"}, "person", []string{`{"file": "/etc/passwd"}`},
+				"checks[0]: file.path: "},
 			{request{Session: "free", Text: " \n"}, "person", one, "text: must say"},
-			{request{Session: "free", Text: strings.Repeat("x", 9<<10)}, "person", one, "text: has"},
-			{request{Session: "free", Turns: 501}, "person", one, "turns: 501 is not from 1 to 500"},
+			{request{Session: "free", Text: strings.Repeat("x", 9<<10)}, "person", one,
+				"text: has"},
+			{request{Session: "free", Turns: 501}, "person", one,
+				"turns: 501 is not from 1 to 500"},
 			{request{Session: "free", Turns: -1}, "person", one, "turns: -1"},
 			{request{Session: "free", TimeMs: -1}, "person", one, "timeMs: "},
 			{request{Session: "free", TimeMs: 1 << 62}, "person", one, "timeMs: "},
@@ -479,7 +501,8 @@ func TestStartRefuses(t *testing.T) {
 		} {
 			_, err := w.try(test.request, test.by, test.checks...)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%+v by the %s: got %v, want an error with %q", test.request, test.by, err, test.want)
+				t.Errorf("%+v by the %s: got %v, want an error with %q", test.request, test.by, err,
+					test.want)
 			}
 		}
 		mine, err := w.try(adminapi.GoalRequest{Session: "free"}, adminapi.GoalByModel, report)

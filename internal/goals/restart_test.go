@@ -13,7 +13,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// A gateway that dies in the middle of a turn leaves a goal that goes on: the turn counts once, and so does the time.
+// A gateway that dies in the middle of a turn leaves a goal that goes on: the turn counts once, and
+// so does the time.
 func TestGoalGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -37,7 +38,8 @@ func TestGoalGoesOnAfterARestart(t *testing.T) {
 		w.gateway = gateway.New(gateway.Options{})
 		w.open()
 		waiting := w.after(time.Hour, g.ID)
-		w.want(waiting, adminapi.GoalActive, 2, "its session does not run: tapctl sessions resume s")
+		w.want(waiting, adminapi.GoalActive, 2,
+			"its session does not run: tapctl sessions resume s")
 		if w.gateway.InUse() {
 			t.Error("a goal that waits keeps the gateway in use, want that it may end")
 		}
@@ -45,11 +47,15 @@ func TestGoalGoesOnAfterARestart(t *testing.T) {
 		w.register("s", gateway.HostInfo{Kind: "remote", Send: true, Usage: true})
 		now := w.after(30*time.Second, g.ID)
 		w.want(now, adminapi.GoalActive, 3, "")
-		if second := now.Iterations[1]; second.Reason == "" || second.EndedAt.IsZero() || len(second.Missing) != 1 {
-			t.Errorf("the turn that was cut off is %+v, want its end, its reason and what was missing", second)
+		if second := now.Iterations[1]; second.Reason == "" || second.EndedAt.IsZero() ||
+			len(second.Missing) != 1 {
+			t.Errorf(
+				"the turn that was cut off is %+v, want its end, its reason and what was missing",
+				second)
 		}
 		if limit := 10 * time.Minute.Milliseconds(); now.Spent.TimeMs > limit {
-			t.Errorf("the goal has used %d ms, want only the time with its session", now.Spent.TimeMs)
+			t.Errorf("the goal has used %d ms, want only the time with its session",
+				now.Spent.TimeMs)
 		}
 		w.want(w.after(time.Hour, g.ID), adminapi.GoalOverBudget, 4, "4 turns")
 		if got := len(w.model.got()); got != 2 {
@@ -72,7 +78,8 @@ func TestSessionEndsInTheMiddle(t *testing.T) {
 			<-time.After(time.Minute)
 			v, _ := w.set.Get(g.ID)
 			if v.State != adminapi.GoalActive || !strings.Contains(v.Reason, "does not run") {
-				t.Errorf("without its session the goal is %s: %q; want that it waits", v.State, v.Reason)
+				t.Errorf("without its session the goal is %s: %q; want that it waits", v.State,
+					v.Reason)
 			}
 			w.register("s", gateway.HostInfo{Kind: "remote", Send: true})
 			<-time.After(time.Second)
@@ -85,7 +92,8 @@ func TestSessionEndsInTheMiddle(t *testing.T) {
 		})
 		w.state = t.TempDir()
 		w.open()
-		s, err := w.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: w.dir})
+		s, err := w.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal,
+			CWD: w.dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +102,8 @@ func TestSessionEndsInTheMiddle(t *testing.T) {
 		if err := s.Stop(t.Context(), "by the test"); err != nil {
 			t.Fatal(err)
 		}
-		if v := w.after(time.Minute, g.ID); v.State != adminapi.GoalStopped || v.Reason != "its session has ended" {
+		if v := w.after(time.Minute, g.ID); v.State != adminapi.GoalStopped ||
+			v.Reason != "its session has ended" {
 			t.Errorf("the goal of a local session is %s: %q; want it stopped", v.State, v.Reason)
 		}
 		w.end()
@@ -135,14 +144,16 @@ func TestClockThatWasSetBack(t *testing.T) {
 		ago := time.Since(w.since)
 		w.mu.Unlock()
 		if ago < time.Minute || ago > 5*time.Minute {
-			t.Errorf("calls count since %s ago, want about as long as the goal has been at work", ago)
+			t.Errorf("calls count since %s ago, want about as long as the goal has been at work",
+				ago)
 		}
 		w.want(w.after(time.Hour, g.ID), adminapi.GoalOverBudget, 3, "")
 		w.end()
 	})
 }
 
-// A file that is damaged is left alone, and the others go on; only so many that have ended are kept.
+// A file that is damaged is left alone, and the others go on; only so many that have ended are
+// kept.
 func TestFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -163,7 +174,8 @@ func TestFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, text := range []string{"", "{", `{"id": "x"}`, string(good[:len(good)/2]), string(good),
+		for i, text := range []string{"", "{", `{"id": "x"}`, string(good[:len(good)/2]),
+			string(good),
 			strings.Replace(string(good), files[0].Name()[:10], "g-1", 1)} {
 			name := filepath.Join(w.state, files[i+1].Name())
 			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -21,8 +21,8 @@ import (
 // the next prompt until they hold or the budget is used up.
 
 const (
-	// minTurn is the time from the start of an iteration to that of the next: turns that end at once would be too many
-	// pushes.
+	// minTurn is the time from the start of an iteration to that of the next: turns that end at
+	// once would be too many pushes.
 	minTurn = time.Second
 	// After a turn that failed the goal waits, and after maxFailures in a row it is blocked.
 	maxFailures = 3
@@ -66,8 +66,8 @@ func (g *goal) isActive() bool {
 // record is the record of the goal's present state. Call it with mu held, or before other
 // goroutines have the goal.
 func (g *goal) record() adminapi.Record {
-	return adminapi.Record{TS: time.Now(), Kind: adminapi.RecordGoal, Session: g.kept.Session, Provider: Name,
-		ID: g.kept.ID, State: g.kept.State, By: g.kept.By, Reason: g.kept.Reason}
+	return adminapi.Record{TS: time.Now(), Kind: adminapi.RecordGoal, Session: g.kept.Session,
+		Provider: Name, ID: g.kept.ID, State: g.kept.State, By: g.kept.By, Reason: g.kept.Reason}
 }
 
 // change changes an active goal, writes its file and reports the change. It reports false, and
@@ -125,8 +125,9 @@ func (g *goal) run(ctx context.Context) {
 	}
 }
 
-// await waits for the goal's session. It returns nil when ctx ends, or when the session can't come back, which ends the
-// goal. One that waits has no connection, so that it does not keep a gateway that ends by itself.
+// await waits for the goal's session. It returns nil when ctx ends, or when the session can't come
+// back, which ends the goal. One that waits has no connection, so that it does not keep a gateway
+// that ends by itself.
 func (g *goal) await(ctx context.Context) *gateway.Session {
 	gw, id := g.set.o.Gateway, g.kept.Session
 	defer gw.Watch()()
@@ -153,8 +154,8 @@ func (g *goal) serve(ctx context.Context, s *gateway.Session) {
 	// A goal's budget is its guard against loops. A person's goal goes on with the user's word; a
 	// model's goal does not count as the user's word, or it would end the pause of everything that
 	// the model has started.
-	spec := gateway.PassSpec{Trust: gateway.TrustProject, Name: Name, Owner: Name, Own: true, Budgeted: true,
-		Match: func(v adminapi.Session) bool { return v.ID == s.ID() }}
+	spec := gateway.PassSpec{Trust: gateway.TrustProject, Name: Name, Owner: Name, Own: true,
+		Budgeted: true, Match: func(v adminapi.Session) bool { return v.ID == s.ID() }}
 	if g.kept.By == adminapi.GoalByPerson {
 		spec.Grants = []string{"questions"}
 	}
@@ -211,8 +212,9 @@ func (g *goal) work(bound context.Context, p *providers.Provider, s *gateway.Ses
 	}
 	if bound.Err() == nil && !g.isActive() {
 		v := g.view()
-		_, _ = p.Push(bound, providers.Event{Text: strings.TrimSuffix(fmt.Sprintf("goal %s: %s after %s: %s", v.ID,
-			v.State, visible.Count(v.Spent.Turns, "turn"), v.Reason), ": ")})
+		_, _ = p.Push(bound,
+			providers.Event{Text: strings.TrimSuffix(fmt.Sprintf("goal %s: %s after %s: %s", v.ID,
+				v.State, visible.Count(v.Spent.Turns, "turn"), v.Reason), ": ")})
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -249,7 +251,8 @@ func (w *worker) note(k *kept) {
 	}
 }
 
-// untilIdle waits until the session is idle, or the time of the goal is over. It reports false when the binding ends.
+// untilIdle waits until the session is idle, or the time of the goal is over. It reports false when
+// the binding ends.
 func (w *worker) untilIdle(bound context.Context) bool {
 	for w.session.View().State != "idle" && !w.isOver {
 		select {
@@ -301,7 +304,8 @@ func (w *worker) step(bound context.Context) bool {
 	pause, failures := w.dueIn(v)
 	if failures >= maxFailures {
 		last := v.Iterations[len(v.Iterations)-1]
-		w.end(adminapi.GoalBlocked, fmt.Sprintf("%d turns failed in a row: %s", failures, last.Reason))
+		w.end(adminapi.GoalBlocked, fmt.Sprintf("%d turns failed in a row: %s", failures,
+			last.Reason))
 		return false
 	}
 	if pause > 0 {
@@ -341,7 +345,8 @@ func (w *worker) look(ctx context.Context, turn gateway.LastTurn) (missing []str
 		if ctx.Err() != nil { // a check that was cut off may be wrong
 			return nil, false
 		}
-		e := adminapi.Evidence{Check: visible.Ends(visible.Line(evidence.Subject(c)), maxMissing, 1), Holds: err == nil,
+		e := adminapi.Evidence{Check: visible.Ends(visible.Line(evidence.Subject(c)), maxMissing,
+			1), Holds: err == nil,
 			At: time.Now().UTC()}
 		if err != nil {
 			e.Why = visible.Ends(visible.Line(err.Error()), maxMissing, 1)
@@ -354,7 +359,8 @@ func (w *worker) look(ctx context.Context, turn gateway.LastTurn) (missing []str
 		k.Since, k.Evidence = since, found
 		if n := len(k.Iterations); n > 0 && k.Iterations[n-1].EndedAt.IsZero() {
 			it := &k.Iterations[n-1]
-			it.EndedAt, it.Missing, it.Reason = time.Now().UTC(), append([]string{}, missing...), turn.Failure
+			it.EndedAt, it.Missing, it.Reason = time.Now().UTC(), append([]string{}, missing...),
+				turn.Failure
 			switch {
 			case w.wasCut:
 				it.Reason = cutOff
@@ -424,7 +430,8 @@ func (w *worker) iterate(bound context.Context, missing []string) bool {
 	if !ok || w.failedToKeep(err) {
 		return false
 	}
-	r, err := w.provider.Push(bound, providers.Event{Prompt: prompt(w.view(), missing), Level: providers.Inject},
+	r, err := w.provider.Push(bound, providers.Event{Prompt: prompt(w.view(), missing),
+		Level: providers.Inject},
 		providers.WaitDelivered)
 	switch {
 	case bound.Err() != nil || errors.Is(err, providers.ErrNotConnected):
@@ -432,7 +439,8 @@ func (w *worker) iterate(bound context.Context, missing []string) bool {
 	case err != nil:
 		w.end(adminapi.GoalBlocked, fmt.Sprintf("its prompt was refused: %v", err))
 	case r.Fate != providers.Delivered:
-		w.end(adminapi.GoalBlocked, strings.TrimSuffix(fmt.Sprintf("its prompt was %s: %s", r.Fate, r.Reason), ": "))
+		w.end(adminapi.GoalBlocked,
+			strings.TrimSuffix(fmt.Sprintf("its prompt was %s: %s", r.Fate, r.Reason), ": "))
 	default:
 		return true
 	}
@@ -442,13 +450,15 @@ func (w *worker) iterate(bound context.Context, missing []string) bool {
 // prompt is the text that the model gets in an iteration.
 func prompt(v adminapi.Goal, missing []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Goal %s (turn %d of %d):\n%s\n\nThe goal is not met. By what the gateway sees, this is missing:\n",
-		v.ID, v.Spent.Turns, v.Budget.Turns, v.Contract.Text)
+	fmt.Fprintf(&b,
+		"Goal %s (turn %d of %d):\n%s\n\nThe goal is not met. By what the gateway sees, this "+
+			"is missing:\n", v.ID, v.Spent.Turns, v.Budget.Turns, v.Contract.Text)
 	for _, line := range missing {
 		b.WriteString("- " + line + "\n")
 	}
 	b.WriteString(
-		"\nDo the next step. The gateway looks again when your turn ends; to say that the goal is met has no effect.",
+		"\nDo the next step. The gateway looks again when your turn ends; to say that the goal " +
+			"is met has no effect.",
 	)
 	return b.String()
 }

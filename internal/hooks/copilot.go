@@ -22,7 +22,8 @@ import (
 // denies each call. faults tell people which hooks are not asked.
 func Copilot(list []configs.CopilotHook, err error) (hooks []gateway.Hook, faults []string) {
 	if err != nil {
-		h := configs.CopilotHook{Event: "preToolUse", File: "the project's hooks", Fault: err.Error()}
+		h := configs.CopilotHook{Event: "preToolUse", File: "the project's hooks",
+			Fault: err.Error()}
 		h.On, h.Timeout = configs.HookPreToolUse, time.Second
 		list = []configs.CopilotHook{h}
 	}
@@ -34,8 +35,9 @@ func Copilot(list []configs.CopilotHook, err error) (hooks []gateway.Hook, fault
 			continue
 		}
 		hooks = append(hooks, gateway.Hook{
-			Name: fmt.Sprintf("%s (%s)", path.Base(h.File), h.Event), On: gateway.HookKind(h.On), Timeout: h.Timeout,
-			Ask: askCopilot(h),
+			Name: fmt.Sprintf("%s (%s)", path.Base(h.File), h.Event), On: gateway.HookKind(h.On),
+			Timeout: h.Timeout,
+			Ask:     askCopilot(h),
 		})
 	}
 	return hooks, faults
@@ -126,7 +128,9 @@ func copilotAnswer(on gateway.HookKind, out []byte) ([]byte, error) {
 		answer.Decision, answer.Reason = protocol.DecisionDeny, a.Why
 	case on == gateway.HookPreToolUse && a.Permission == "ask":
 		return nil,
-			errors.New("answer.permissionDecision: the gateway asks nobody for a hook: set the permission to ask")
+			errors.New(
+				"answer.permissionDecision: the gateway asks nobody for a hook: set the " +
+					"permission to ask")
 	case a.Permission != "" && a.Permission != protocol.DecisionAllow:
 		return nil, fmt.Errorf("answer.permissionDecision: %q is not known", a.Permission)
 	}

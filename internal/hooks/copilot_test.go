@@ -26,7 +26,8 @@ func trustedHook(t *testing.T, event, script string) (dir string, hooks []gatewa
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(map[string]any{"version": 1, "hooks": map[string]any{
-		event: []any{map[string]any{"type": "command", "bash": script, "env": map[string]string{"MINE": "mine"}}},
+		event: []any{map[string]any{"type": "command", "bash": script,
+			"env": map[string]string{"MINE": "mine"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,8 @@ func trustedHook(t *testing.T, event, script string) (dir string, hooks []gatewa
 	if err := os.MkdirAll(filepath.Join(dir, ".github", "hooks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, ".github", "hooks", "x.json"), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ".github", "hooks", "x.json"), text,
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := configs.Trust(dir); err != nil {
@@ -61,15 +63,20 @@ func TestCopilotHookAnswers(t *testing.T) {
 		"nothing": {"preToolUse", "exit 0", "", "", ""},
 		"an allowance": {"preToolUse", say(`{"permissionDecision":"allow"}`),
 			`{"decision":"","reason":"","context":""}`, "", ""},
-		"a denial": {"preToolUse", say(`{"permissionDecision":"deny","permissionDecisionReason":"no"}`), `"decision":"deny","reason":"no"`, "", ""},
+		"a denial": {"preToolUse",
+			say(`{"permissionDecision":"deny","permissionDecisionReason":"no"}`),
+			`"decision":"deny","reason":"no"`, "", ""},
 		"a question": {"preToolUse", say(`{"permissionDecision":"ask"}`), "",
 			"the gateway asks nobody for a hook", ""},
-		"another decision": {"preToolUse", say(`{"permissionDecision":"maybe"}`), "", `"maybe" is not known`, ""},
-		"other arguments": {"preToolUse", say(`{"permissionDecision":"allow","modifiedArgs":{}}`), "",
+		"another decision": {"preToolUse", say(`{"permissionDecision":"maybe"}`), "",
+			`"maybe" is not known`, ""},
+		"other arguments": {"preToolUse", say(`{"permissionDecision":"allow","modifiedArgs":{}}`),
+			"",
 			`does not do "modifiedArgs"`, ""},
 		"no JSON":      {"preToolUse", say("yes"), "", "did not answer with JSON", ""},
 		"an exit code": {"preToolUse", "echo no >&2; exit 2", "", "", "no"},
-		"context":      {"userPromptSubmitted", say(`{"additionalContext":"more"}`), `"context":"more"`, "", ""},
+		"context": {"userPromptSubmitted", say(`{"additionalContext":"more"}`),
+			`"context":"more"`, "", ""},
 		"go on": {"agentStop", say(`{"decision":"block","reason":"not yet"}`),
 			`"decision":"deny","reason":"not yet"`, "", ""},
 		"its input": {"preToolUse", `grep -q '"sessionId":"s1".*"toolArgs":{"command":"x"},"toolName":"bash"' || exit 1
@@ -77,7 +84,8 @@ func TestCopilotHookAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, hooks := trustedHook(t, tt.event, tt.script)
-			event, err := json.Marshal(gateway.HookEvent{On: hooks[0].On, TS: time.Now(), Session: "s1", Tool: "bash",
+			event, err := json.Marshal(gateway.HookEvent{On: hooks[0].On, TS: time.Now(),
+				Session: "s1", Tool: "bash",
 				Args: []byte(`{"command":"x"}`)})
 			if err != nil {
 				t.Fatal(err)
@@ -104,10 +112,12 @@ func TestCopilotHookAnswers(t *testing.T) {
 func TestCopilotHookOfAChangedFile(t *testing.T) {
 	dir, hooks := trustedHook(t, "preToolUse", "touch ran")
 	event := []byte(`{"on":"pre_tool_use","tool":"bash","args":{}}`)
-	if err := os.WriteFile(filepath.Join(dir, ".github", "hooks", "x.json"), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ".github", "hooks", "x.json"), []byte("{}"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hooks[0].Ask(t.Context(), event); err == nil || !strings.Contains(err.Error(), "tapgw trust "+dir) {
+	if _, err := hooks[0].Ask(t.Context(), event); err == nil ||
+		!strings.Contains(err.Error(), "tapgw trust "+dir) {
 		t.Errorf("failed with %v, want the command that trusts it", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "ran")); err == nil {
@@ -123,7 +133,8 @@ func TestCopilotHookOfAChangedFile(t *testing.T) {
 func TestCopilotHookInputs(t *testing.T) {
 	for _, tt := range []struct{ name, event, want string }{
 		{"userPromptSubmitted", `{"prompt":"hi"}`, `"prompt":"hi"`},
-		{"postToolUse", `{"tool":"a","args":{"x":1},"result":"r"}`, `"toolResult":{"resultType":"success","textResultForLlm":"r"}`},
+		{"postToolUse", `{"tool":"a","args":{"x":1},"result":"r"}`,
+			`"toolResult":{"resultType":"success","textResultForLlm":"r"}`},
 		{"postToolUse", `{"tool":"a","args":{},"error":"e"}`, ""},
 		{"postToolUseFailure", `{"tool":"a","args":{},"error":"e"}`, `"error":"e"`},
 		{"postToolUseFailure", `{"tool":"a","args":{},"result":"r"}`, ""},
@@ -133,8 +144,10 @@ func TestCopilotHookInputs(t *testing.T) {
 		{"errorOccurred", `{"error":"e"}`, `"error":{"message":"e"}`},
 	} {
 		in, isMeant, err := copilotInput(tt.name, []byte(tt.event))
-		if err != nil || isMeant != (tt.want != "") || isMeant && !strings.Contains(string(in), tt.want) {
-			t.Errorf("%s %s: %s, %v, %v, want %q in it", tt.name, tt.event, in, isMeant, err, tt.want)
+		if err != nil || isMeant != (tt.want != "") || isMeant &&
+			!strings.Contains(string(in), tt.want) {
+			t.Errorf("%s %s: %s, %v, %v, want %q in it", tt.name, tt.event, in, isMeant, err,
+				tt.want)
 		}
 	}
 }

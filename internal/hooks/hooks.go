@@ -39,8 +39,8 @@ func New(list []configs.Hook) []gateway.Hook {
 			ask, target = run(h.Command, h.Dir, nil), filepath.Base(h.Command[0])
 		}
 		hooks[i] = gateway.Hook{
-			Name: fmt.Sprintf("hooks[%d] (%s)", i, target), On: gateway.HookKind(h.On), Match: h.Match,
-			FailOpen: bool(h.FailOpen), Timeout: h.Timeout, Ask: ask,
+			Name: fmt.Sprintf("hooks[%d] (%s)", i, target), On: gateway.HookKind(h.On),
+			Match: h.Match, FailOpen: bool(h.FailOpen), Timeout: h.Timeout, Ask: ask,
 		}
 	}
 	return hooks
@@ -56,7 +56,8 @@ func run(command []string, dir string, env map[string]string) ask {
 	return func(ctx context.Context, event []byte) ([]byte, error) {
 		out := &boundedAnswer{}
 		p, err := proc.Start(proc.Command{
-			Path: command[0], Args: command[1:], Dir: dir, Env: proc.Environ(env), Stdout: out, Grace: killGrace,
+			Path: command[0], Args: command[1:], Dir: dir, Env: proc.Environ(env), Stdout: out,
+			Grace: killGrace,
 		})
 		if err != nil {
 			return nil, err
@@ -97,7 +98,9 @@ func denialReason(lines []string, code int) string {
 }
 
 // client asks URLs. It follows no redirect: the event goes to the URL of the config file only.
-var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+	return http.ErrUseLastResponse
+}}
 
 // post asks a URL: the event is the body of the request, and the answer is the body of the
 // response. A status other than 2xx is an error.

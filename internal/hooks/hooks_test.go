@@ -23,21 +23,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sh is a hook that is a shell script.
 func sh(t *testing.T, script string) gateway.Hook {
 	t.Helper()
-	return New([]configs.Hook{{On: configs.HookPreToolUse, Command: []string{"sh", "-c", script}, Dir: t.TempDir(),
-		Timeout: 5 * time.Second}})[0]
+	return New([]configs.Hook{{On: configs.HookPreToolUse, Command: []string{"sh", "-c", script},
+		Dir: t.TempDir(), Timeout: 5 * time.Second}})[0]
 }
 
 func TestCommand(t *testing.T) {
 	big := strings.Repeat("x", 1<<20) // more than a pipe holds
 	for _, tt := range []struct{ name, script, event, want, fault, denial string }{
 		{name: "silence", script: "cat >/dev/null"},
-		{name: "an answer", script: `read -r e; echo "{\"context\":\"saw $(echo $e | tr -d '"')\"}"`,
-			event: `{"tool":1}`, want: "{\"context\":\"saw {tool:1}\"}\n"},
+		{name: "an answer",
+			script: `read -r e; echo "{\"context\":\"saw $(echo $e | tr -d '"')\"}"`,
+			event:  `{"tool":1}`, want: "{\"context\":\"saw {tool:1}\"}\n"},
 		{name: "nobody reads", script: "exit 0", event: big},
 		{name: "a denial", script: "echo first >&2; echo ' not on a Friday ' >&2; echo >&2; exit 3",
 			denial: "not on a Friday"},
 		{name: "a denial without words", script: "exit 3", denial: "exit code 3"},
-		{name: "a denial on stdout is no reason", script: "echo '{}'; exit 1", denial: "exit code 1"},
+		{name: "a denial on stdout is no reason", script: "echo '{}'; exit 1",
+			denial: "exit code 1"},
 		{name: "a crash", script: "kill -9 $$", fault: "it ended with signal: killed"},
 		{name: "too much", script: "yes | head -c 100000", fault: "it said more than 65536 bytes"},
 		{name: "its directory", script: `test "$PWD" = "$(pwd -P)"`},
@@ -62,7 +64,8 @@ func TestCommand(t *testing.T) {
 }
 
 func TestCommandIsNotThere(t *testing.T) {
-	h := New([]configs.Hook{{Command: []string{filepath.Join(t.TempDir(), "gone")}, Dir: t.TempDir()}})[0]
+	h := New([]configs.Hook{{Command: []string{filepath.Join(t.TempDir(), "gone")},
+		Dir: t.TempDir()}})[0]
 	_, err := h.Ask(t.Context(), nil)
 	if _, denied := errors.AsType[*gateway.HookDenial](err); err == nil || denied {
 		t.Errorf("a program that is not there: %v, want another error than a denial", err)
@@ -73,7 +76,8 @@ func TestCommandIsNotThere(t *testing.T) {
 func TestCommandHangs(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
-	h := sh(t, `trap '' TERM; sleep 1000 & echo $! > `+pid+`.part; mv `+pid+`.part `+pid+`; wait; sleep 1000`)
+	h := sh(t, `trap '' TERM; sleep 1000 & echo $! > `+pid+`.part; mv `+pid+`.part `+pid+
+		`; wait; sleep 1000`)
 	done := make(chan error, 1)
 	go func() {
 		_, err := h.Ask(ctx, nil)
@@ -117,13 +121,17 @@ func TestURL(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(append([]byte(r.Header.Get("Content-Type")+" "), body...))
 	})
-	mux.HandleFunc("POST /none", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("POST /none", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("POST /no",
 		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	mux.HandleFunc("POST /away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/echo", http.StatusTemporaryRedirect)
 	})
-	mux.HandleFunc("POST /big", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100_000)) })
+	mux.HandleFunc("POST /big", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 100_000))
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		client.CloseIdleConnections()

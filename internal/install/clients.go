@@ -73,11 +73,13 @@ func ownProgram() (string, error) {
 // URL returns the gateway that runs, or that the config makes, as a client reaches it over HTTP.
 // session is "" for the foreground session.
 func URL(
-	ctx context.Context, client mcpclients.Client, session string, load func() (configs.Config, error),
+	ctx context.Context, client mcpclients.Client, session string,
+	load func() (configs.Config, error),
 ) (s mcpclients.Server, err error) {
 	if !client.HasVariables() {
 		return s, cli.Usage(
-			"flag --http: %s can't read a token from a variable, and a token does not belong in its file; "+
+			"flag --http: %s can't read a token from a variable, and a token does not belong "+
+				"in its file; "+
 				"leave --http out",
 			client.Name,
 		)
@@ -96,7 +98,9 @@ func URL(
 		}
 		base = scheme + "://" + config.Listen
 		if strings.HasSuffix(config.Listen, ":0") {
-			return s, cli.Failed("mcp install --http: the gateway takes another port at each start; set listen")
+			return s,
+				cli.Failed(
+					"mcp install --http: the gateway takes another port at each start; set listen")
 		}
 	}
 	s.URL, s.TokenEnv = base+"/mcp", EnvToken
@@ -124,17 +128,21 @@ func (d Dialog) InstallClient(
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.applyChange(ctx, "install", client, change), d.noteProject(project)); err != nil {
+	if err := errors.Join(d.applyChange(ctx, "install", client, change),
+		d.noteProject(project)); err != nil {
 		return err
 	}
 	if s.URL != "" && change.Kind != mcpclients.None {
-		d.Out.Notef("%s needs the token in %s of its environment; tapctl mcp token prints one", client.Name, EnvToken)
+		d.Out.Notef("%s needs the token in %s of its environment; tapctl mcp token prints one",
+			client.Name, EnvToken)
 	}
 	return nil
 }
 
 // UninstallClient takes the gateway out of the config file of an MCP client.
-func (d Dialog) UninstallClient(ctx context.Context, client mcpclients.Client, project string) error {
+func (d Dialog) UninstallClient(
+	ctx context.Context, client mcpclients.Client, project string,
+) error {
 	change, err := client.Uninstall(project)
 	if err != nil {
 		return err
@@ -149,13 +157,15 @@ func (d Dialog) applyChange(
 ) error {
 	if change.Kind != mcpclients.None && !d.Yes && !d.DryRun && d.Ask == nil {
 		return cli.Usage(
-			"mcp %s: there is no terminal to ask on: give --yes to write %s, or --dry-run to see the change",
+			"mcp %s: there is no terminal to ask on: give --yes to write %s, or --dry-run to "+
+				"see the change",
 			verb,
 			visible.Line(change.File),
 		)
 	}
 	out, difference := d.Out, change.Diff()
-	r := changeResult{Client: client.Name, File: change.File, Change: change.Kind, Diff: difference.String()}
+	r := changeResult{Client: client.Name, File: change.File, Change: change.Kind,
+		Diff: difference.String()}
 	if change.Kind == mcpclients.None {
 		return out.Result(r, "%s: nothing changes\n", visible.Line(change.File))
 	}

@@ -78,7 +78,8 @@ func (p copilotPlace) scope() string {
 func (p copilotPlace) file(part string) ownfile.File {
 	path, f := "hooks/tapgw.json", ownfile.File{Text: hookFile(p.program), Form: ownfile.JSON}
 	if part == Extension {
-		path, f.Text, f.Form = "extensions/tapgw/extension.mjs", string(extension.Source(p.program)), ownfile.JavaScript
+		path, f.Text, f.Form = "extensions/tapgw/extension.mjs",
+			string(extension.Source(p.program)), ownfile.JavaScript
 	}
 	if p.project != "" {
 		path = ".github/" + path
@@ -98,21 +99,27 @@ func (p copilotPlace) install(part string) (*copilotChange, error) {
 			return c.Install(s, p.project)
 		})
 	}
-	return p.own(part, map[string]string{ownfile.Absent: mcpclients.Added, ownfile.Outdated: mcpclients.Updated},
+	return p.own(part, map[string]string{ownfile.Absent: mcpclients.Added,
+		ownfile.Outdated: mcpclients.Updated},
 		ownfile.Found.WriteDiff, ownfile.Found.Write)
 }
 
 // uninstall returns the change that removing a part makes.
 func (p copilotPlace) uninstall(part string) (*copilotChange, error) {
 	if part == MCP {
-		return p.mcp(func(c mcpclients.Client) (*mcpclients.Change, error) { return c.Uninstall(p.project) })
+		return p.mcp(func(c mcpclients.Client) (*mcpclients.Change, error) {
+			return c.Uninstall(p.project)
+		})
 	}
-	return p.own(part, map[string]string{ownfile.Installed: mcpclients.Removed, ownfile.Outdated: mcpclients.Removed},
+	return p.own(part, map[string]string{ownfile.Installed: mcpclients.Removed,
+		ownfile.Outdated: mcpclients.Removed},
 		ownfile.Found.RemoveDiff, ownfile.Found.Remove)
 }
 
 // mcp returns the change that an edit of the file with the MCP servers makes.
-func (p copilotPlace) mcp(edit func(mcpclients.Client) (*mcpclients.Change, error)) (*copilotChange, error) {
+func (p copilotPlace) mcp(
+	edit func(mcpclients.Client) (*mcpclients.Change, error),
+) (*copilotChange, error) {
 	client, _ := mcpclients.Find("copilot")
 	ch, err := edit(client)
 	if err != nil {
@@ -122,7 +129,8 @@ func (p copilotPlace) mcp(edit func(mcpclients.Client) (*mcpclients.Change, erro
 	if ch.Kind != mcpclients.None {
 		c.diff, c.apply = ch.Diff(), ch.Write
 	}
-	c.state = map[string]string{mcpclients.None: ownfile.Installed, mcpclients.Added: ownfile.Absent}[ch.Kind]
+	c.state = map[string]string{mcpclients.None: ownfile.Installed,
+		mcpclients.Added: ownfile.Absent}[ch.Kind]
 	c.state = cmp.Or(c.state, ownfile.Outdated)
 	return c, nil
 }
@@ -130,13 +138,15 @@ func (p copilotPlace) mcp(edit func(mcpclients.Client) (*mcpclients.Change, erro
 // own returns the change of a file of tapgw's own. changes has the name of the change by the file's
 // state; states without a change are missing.
 func (p copilotPlace) own(
-	part string, changes map[string]string, show func(ownfile.Found) diff.Diff, apply func(ownfile.Found) error,
+	part string, changes map[string]string, show func(ownfile.Found) diff.Diff,
+	apply func(ownfile.Found) error,
 ) (*copilotChange, error) {
 	found, err := p.file(part).Look()
 	if err != nil {
 		return nil, err
 	}
-	c := &copilotChange{What: part, Scope: p.scope(), File: found.File.Path, Change: nothingChanges, state: found.State}
+	c := &copilotChange{What: part, Scope: p.scope(), File: found.File.Path, Change: nothingChanges,
+		state: found.State}
 	if what, ok := changes[found.State]; ok {
 		c.Change, c.diff, c.apply = what, show(found), func() error { return apply(found) }
 	} else if found.State == ownfile.Changed {
@@ -191,7 +201,8 @@ func (d Dialog) Copilot(ctx context.Context, project string, install bool, parts
 	}
 	for _, ch := range list {
 		if ch.Change == nothingChanges {
-			if err := out.Printf("%-9s  nothing changes in %s\n", ch.What, visible.Line(ch.File)); err != nil {
+			if err := out.Printf("%-9s  nothing changes in %s\n", ch.What,
+				visible.Line(ch.File)); err != nil {
 				return err
 			}
 		}
@@ -248,7 +259,8 @@ func (d Dialog) applyCopilot(ctx context.Context, list []*copilotChange) error {
 		if ch.Change == nothingChanges || out.JSON || ch.Change != keptAsItIs && !ch.Written {
 			continue
 		}
-		if err := out.Printf("%-9s  %s %s\n", ch.What, ch.Change, visible.Line(ch.File)); err != nil {
+		if err := out.Printf("%-9s  %s %s\n", ch.What, ch.Change,
+			visible.Line(ch.File)); err != nil {
 			return err
 		}
 	}
@@ -267,8 +279,9 @@ func checkProgram(command, program string) error {
 		return cli.Failed("%s: go run deletes %s when it ends; "+
 			"build a program that stays: go install ./cmd/...", command, program)
 	case !utf8.ValidString(program) || strings.ContainsFunc(program, unicode.IsControl):
-		return cli.Failed("%s: the path of tapgw, %q, has characters that a config file can't have; "+
-			"move tapgw elsewhere", command, program)
+		return cli.Failed(
+			"%s: the path of tapgw, %q, has characters that a config file can't have; "+
+				"move tapgw elsewhere", command, program)
 	}
 	return nil
 }

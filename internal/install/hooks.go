@@ -21,7 +21,8 @@ const hookTimeout = 30
 
 // hookEvents are the events for which the CLI runs tapgw hook.
 var hookEvents = []string{
-	"sessionStart", "userPromptSubmitted", "preToolUse", "permissionRequest", "postToolUse", "agentStop", "sessionEnd",
+	"sessionStart", "userPromptSubmitted", "preToolUse", "permissionRequest", "postToolUse",
+	"agentStop", "sessionEnd",
 	"errorOccurred",
 }
 
@@ -31,7 +32,8 @@ var hookEvents = []string{
 // decides.
 func shellHook(program, event string) string {
 	quoted := "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
-	return "[ -x " + quoted + " ] || { echo tapgw is gone, so nothing judges this: delete this hook >&2; exit 0; }; " +
+	return "[ -x " + quoted +
+		" ] || { echo tapgw is gone, so nothing judges this: delete this hook >&2; exit 0; }; " +
 		"exec " + quoted + " hook " + event
 }
 
@@ -79,12 +81,15 @@ func (d Dialog) noteCopilot(place copilotPlace, list []*copilotChange) {
 			}
 			if at, err := newCopilotPlace(project); err == nil {
 				for _, file := range disablesHooks(at.root) {
-					note("%s has disableAllHooks: in this project the CLI runs no hooks, and asks no gate",
+					note(
+						"%s has disableAllHooks: in this project the CLI runs no hooks, "+
+							"and asks no gate",
 						visible.Line(file))
 				}
 			}
 			if other := place.otherScope(project); other != "" {
-				note("the hooks are in %s, too, so each would run twice: uninstall one of both", visible.Line(other))
+				note("the hooks are in %s, too, so each would run twice: uninstall one of both",
+					visible.Line(other))
 			}
 		case Extension:
 			if !strings.Contains(os.Getenv("COPILOT_CLI_ENABLED_FEATURE_FLAGS"), "EXTENSIONS") {
@@ -134,8 +139,8 @@ func disablesHooks(project string) (files []string) {
 		var settings struct {
 			DisableAllHooks bool `json:"disableAllHooks"`
 		}
-		if data, err = hujson.Standardize(data); err == nil && json.Unmarshal(data, &settings) == nil &&
-			settings.DisableAllHooks {
+		if data, err = hujson.Standardize(data); err == nil &&
+			json.Unmarshal(data, &settings) == nil && settings.DisableAllHooks {
 			files = append(files, file)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestHookFile runs the commands of a hook file as the CLI does, where the program's path has what shells treat
-// specially. The program must be bash's own process, because the hook finds the CLI by its parent.
+// TestHookFile runs the commands of a hook file as the CLI does, where the program's path has what
+// shells treat specially. The program must be bash's own process, because the hook finds the CLI by
+// its parent.
 func TestHookFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), `odd $HOME it's "x" & \ ;`+"`y` %z% <ü>")
 	program := filepath.Join(dir, "tapgw")
@@ -32,22 +33,26 @@ func TestHookFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if file.Version != 1 || len(file.Hooks) != len(hookEvents) {
-		t.Errorf("version %d, %d events; want 1, %d", file.Version, len(file.Hooks), len(hookEvents))
+		t.Errorf("version %d, %d events; want 1, %d", file.Version, len(file.Hooks),
+			len(hookEvents))
 	}
 	for event, list := range file.Hooks {
 		h := list[0]
-		out, err := exec.Command("bash", "-c", "export CLI=$$; bash -c \"$0\"; :", h.Bash).CombinedOutput()
+		out, err := exec.Command("bash", "-c", "export CLI=$$; bash -c \"$0\"; :",
+			h.Bash).CombinedOutput()
 		if want := "2 hook " + event + "\n"; err != nil || string(out) != want {
 			t.Errorf("%s: %s prints %q (%v), want %q", event, h.Bash, out, err, want)
 		}
 		shell := "& '" + strings.ReplaceAll(program, "'", "''") + "' hook " + event
 		if h.PowerShell != shell || h.Type != "command" || h.TimeoutSec != hookTimeout {
-			t.Errorf("%s: %+v, want %s, of type command, and %d seconds", event, h, shell, hookTimeout)
+			t.Errorf("%s: %+v, want %s, of type command, and %d seconds", event, h, shell,
+				hookTimeout)
 		}
 	}
 }
 
-// TestHookOfARemovedProgram: without tapgw the CLI's calls go on, and a line says why. One that denies still denies.
+// TestHookOfARemovedProgram: without tapgw the CLI's calls go on, and a line says why. One that
+// denies still denies.
 func TestHookOfARemovedProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), `it's "gone"`)
 	var said strings.Builder
@@ -58,10 +63,14 @@ func TestHookOfARemovedProgram(t *testing.T) {
 		out, err := cmd.Output()
 		return string(out), err
 	}
-	if out, err := run(); err != nil || out != "" || !strings.Contains(said.String(), "tapgw is gone") {
-		t.Errorf("without the program: %q, %v, %q, want success, no output and why", out, err, &said)
+	if out, err := run(); err != nil || out != "" ||
+		!strings.Contains(said.String(), "tapgw is gone") {
+		t.Errorf("without the program: %q, %v, %q, want success, no output and why", out, err,
+			&said)
 	}
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 2\n"), 0o700); err != nil { //nolint:gosec // a program
+	// A program.
+	script := []byte("#!/bin/sh\nexit 2\n")
+	if err := os.WriteFile(program, script, 0o700); err != nil { //nolint:gosec
 		t.Fatal(err)
 	}
 	if _, err := run(); err == nil || strings.Contains(said.String(), "gone") {
@@ -78,7 +87,8 @@ func TestCheckProgram(t *testing.T) {
 		"/opt/a\xff/tapgw":            "move tapgw elsewhere",
 	} {
 		err := checkProgram("install copilot", program)
-		if fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {
+		if fault == "" && err != nil || fault != "" &&
+			(err == nil || !strings.Contains(err.Error(), fault)) {
 			t.Errorf("%q: got %v, want %q", program, err, fault)
 		}
 	}

@@ -37,14 +37,17 @@ func readProjects() (l projectList, err error) {
 		return l, err
 	}
 	file := ownfile.File{
-		Path: filepath.Join(statedir.Of(home), "projects.json"), Root: home, Form: ownfile.JSON, Private: true,
+		Path: filepath.Join(statedir.Of(home), "projects.json"), Root: home, Form: ownfile.JSON,
+		Private: true,
 	}
 	if l.found, err = file.Look(); err != nil {
 		return l, err
 	}
 	if l.found.State == ownfile.Changed {
-		return l, fmt.Errorf("reading %s: tapgw did not write it so: run tapgw uninstall in each project, "+
-			"then delete it", file.Path)
+		return l,
+			fmt.Errorf(
+				"reading %s: tapgw did not write it so: run tapgw uninstall in each project, "+
+					"then delete it", file.Path)
 	}
 	var content struct {
 		Projects []string `json:"projects"`
@@ -64,8 +67,8 @@ func readProjects() (l projectList, err error) {
 
 // canList reports whether the list can have a directory.
 func canList(dir string) bool {
-	return filepath.IsAbs(dir) && filepath.Clean(dir) == dir && len(dir) <= maxProjectPath && utf8.ValidString(dir) &&
-		!strings.ContainsFunc(dir, unicode.IsControl)
+	return filepath.IsAbs(dir) && filepath.Clean(dir) == dir && len(dir) <= maxProjectPath &&
+		utf8.ValidString(dir) && !strings.ContainsFunc(dir, unicode.IsControl)
 }
 
 // write replaces the list, unless another process has changed it since it was read. It removes the
@@ -124,7 +127,8 @@ func (d Dialog) noteProject(dir string) error {
 		case !has:
 			return slices.DeleteFunc(dirs, func(d string) bool { return d == dir }), nil
 		case !canList(dir):
-			return nil, errors.New("its path has characters that the list can't have, or is too long")
+			return nil,
+				errors.New("its path has characters that the list can't have, or is too long")
 		case slices.Contains(dirs, dir):
 			return dirs, nil
 		case len(dirs) >= maxProjects:
@@ -133,8 +137,10 @@ func (d Dialog) noteProject(dir string) error {
 		return append(dirs, dir), nil
 	})
 	if err != nil && has {
-		return cli.Failed("%s is not in the list of projects, so tapgw uninstall finds it only when it is run there: "+
-			"%v", visible.Line(dir), err)
+		return cli.Failed(
+			"%s is not in the list of projects, so tapgw uninstall finds it only when it "+
+				"is run there: "+
+				"%v", visible.Line(dir), err)
 	}
 	return err
 }

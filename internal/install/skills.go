@@ -28,13 +28,15 @@ const (
 // InstallSkills writes the skills of the tap_* tools where agents look for them: for the user, or
 // in a project if project is not "".
 func (d Dialog) InstallSkills(ctx context.Context, project string) error {
-	return d.changeSkills(ctx, project, map[string]string{skills.Absent: "added", skills.Outdated: "updated"},
+	return d.changeSkills(ctx, project, map[string]string{skills.Absent: "added",
+		skills.Outdated: "updated"},
 		skills.Found.Write, "move such a file away to get tapgw's own")
 }
 
 // UninstallSkills removes the skills that tapgw wrote there.
 func (d Dialog) UninstallSkills(ctx context.Context, project string) error {
-	return d.changeSkills(ctx, project, map[string]string{skills.Installed: "removed", skills.Outdated: "removed"},
+	return d.changeSkills(ctx, project, map[string]string{skills.Installed: "removed",
+		skills.Outdated: "removed"},
 		skills.Found.Remove, "remove such a file by hand if nobody needs it")
 }
 
@@ -42,7 +44,8 @@ func (d Dialog) UninstallSkills(ctx context.Context, project string) error {
 // by a skill's state; states without a change are missing. The advice is about files that a person
 // has changed or written.
 func (d Dialog) changeSkills(
-	ctx context.Context, project string, changes map[string]string, apply func(skills.Found) error, advice string,
+	ctx context.Context, project string, changes map[string]string, apply func(skills.Found) error,
+	advice string,
 ) error {
 	list, err := skillChanges(project, changes, apply)
 	if err != nil {
@@ -115,7 +118,8 @@ func skillChanges(
 			return nil, err
 		}
 		for _, s := range found {
-			ch := skillChange{Skill: s.Skill.Name, For: f.For, Scope: f.Scope, File: s.File, Change: nothingChanges}
+			ch := skillChange{Skill: s.Skill.Name, For: f.For, Scope: f.Scope, File: s.File,
+				Change: nothingChanges}
 			if what, ok := changes[s.State]; ok {
 				ch.Change, ch.apply = what, func() error { return apply(s) }
 			} else if s.State == skills.Changed {

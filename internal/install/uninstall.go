@@ -50,14 +50,17 @@ func newRemovals(d Dialog) *removals { return &removals{Dialog: d, list: []*remo
 const changedByPerson = "a person has changed or written it; remove it by hand if nobody needs it"
 
 func (u *removals) add(r removal) {
-	if !slices.ContainsFunc(u.list, func(o *removal) bool { return o.File != "" && o.File == r.File }) {
+	if !slices.ContainsFunc(u.list, func(o *removal) bool {
+		return o.File != "" && o.File == r.File
+	}) {
 		u.list = append(u.list, &r)
 	}
 }
 
 // keep adds a place that stays.
 func (u *removals) keep(what, program, scope, file, reason string) {
-	u.add(removal{What: what, For: program, Scope: scope, File: file, Change: keptAsItIs, Reason: reason})
+	u.add(removal{What: what, For: program, Scope: scope, File: file, Change: keptAsItIs,
+		Reason: reason})
 }
 
 // everything adds the user's installations, then the projects' installations, and last the service:
@@ -133,8 +136,8 @@ func (u *removals) copilot(dir string) error {
 		case ch.Change == keptAsItIs:
 			u.keep(part, "copilot", ch.Scope, ch.File, changedByPerson)
 		case ch.Change != nothingChanges:
-			u.add(removal{What: part, For: "copilot", Scope: ch.Scope, File: ch.File, Change: ch.Change,
-				apply: ch.apply})
+			u.add(removal{What: part, For: "copilot", Scope: ch.Scope, File: ch.File,
+				Change: ch.Change, apply: ch.apply})
 		}
 	}
 	return nil
@@ -152,8 +155,8 @@ func (u *removals) mcp(dir string) {
 		case err != nil:
 			u.keep("mcp", name, scope, "", err.Error())
 		case ch.Kind != mcpclients.None:
-			u.add(removal{What: "mcp", For: name, Scope: scope, File: ch.File, Change: ch.Kind, diff: new(ch.Diff()),
-				apply: ch.Write})
+			u.add(removal{What: "mcp", For: name, Scope: scope, File: ch.File, Change: ch.Kind,
+				diff: new(ch.Diff()), apply: ch.Write})
 		}
 	}
 }
@@ -171,8 +174,8 @@ func (u *removals) skills(dir string) error {
 		for _, s := range found {
 			switch s.State {
 			case skills.Installed, skills.Outdated:
-				u.add(removal{What: "skills", For: f.For, Scope: f.Scope, File: s.File, Change: mcpclients.Removed,
-					apply: s.Remove})
+				u.add(removal{What: "skills", For: f.For, Scope: f.Scope, File: s.File,
+					Change: mcpclients.Removed, apply: s.Remove})
 			case skills.Changed:
 				u.keep("skills", f.For, f.Scope, s.File, changedByPerson)
 			}
@@ -190,7 +193,8 @@ func (u *removals) service(ctx context.Context) {
 	case err != nil:
 		u.keep("service", s.Manager(), skills.User, s.File(), err.Error())
 	case is:
-		u.add(removal{What: "service", For: s.Manager(), Scope: skills.User, File: s.File(), Change: service.Removed,
+		u.add(removal{What: "service", For: s.Manager(), Scope: skills.User, File: s.File(),
+			Change: service.Removed,
 			apply: func() error {
 				ctx, cancel := context.WithTimeout(ctx, service.Timeout)
 				defer cancel()
@@ -202,7 +206,9 @@ func (u *removals) service(ctx context.Context) {
 
 // Uninstall removes all that tapgw installed: for the user, in the working directory, and in the
 // projects where something was installed.
-func (d Dialog) Uninstall(ctx context.Context) error { return d.uninstall(ctx, (*removals).everything) }
+func (d Dialog) Uninstall(ctx context.Context) error {
+	return d.uninstall(ctx, (*removals).everything)
+}
 
 // UninstallClients takes the gateway out of the config files of all MCP clients.
 func (d Dialog) UninstallClients(ctx context.Context) error {
@@ -211,7 +217,10 @@ func (d Dialog) UninstallClients(ctx context.Context) error {
 
 // UninstallService stops the service and removes its file.
 func (d Dialog) UninstallService(ctx context.Context) error {
-	return d.uninstall(ctx, func(u *removals, ctx context.Context) error { u.service(ctx); return nil })
+	return d.uninstall(ctx, func(u *removals, ctx context.Context) error {
+		u.service(ctx)
+		return nil
+	})
 }
 
 // uninstall shows the installations that find adds, and removes them unless the user says no.
@@ -223,8 +232,9 @@ func (d Dialog) uninstall(ctx context.Context, find func(*removals, context.Cont
 	out, dryRun := d.Out, d.DryRun
 	removes := slices.ContainsFunc(u.list, func(r *removal) bool { return r.apply != nil })
 	if removes && !dryRun && !d.Yes && d.Ask == nil {
-		return cli.Usage("uninstall: there is no terminal to ask on: give --yes to remove everything that " +
-			"--dry-run shows")
+		return cli.Usage(
+			"uninstall: there is no terminal to ask on: give --yes to remove everything that " +
+				"--dry-run shows")
 	}
 	if err := u.show(out); err != nil {
 		return err
@@ -304,7 +314,8 @@ func (u *removals) forget() error {
 	return changeProjects(func(dirs []string) ([]string, error) {
 		return slices.DeleteFunc(dirs, func(dir string) bool {
 			remaining := newRemovals(u.Dialog)
-			return slices.Contains(u.gone, dir) || remaining.project(dir) == nil && len(remaining.list) == 0
+			return slices.Contains(u.gone, dir) || remaining.project(dir) == nil &&
+				len(remaining.list) == 0
 		}), nil
 	})
 }

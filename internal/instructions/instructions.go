@@ -30,7 +30,8 @@ const (
 
 // Names are the files of a directory that have instructions, in the order in which the model gets
 // them.
-var Names = []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", "GEMINI.md", ".claude/CLAUDE.md"}
+var Names = []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", "GEMINI.md",
+	".claude/CLAUDE.md"}
 
 // RulesDir is the directory with instructions for files of certain names. The language server reads
 // it.
@@ -131,26 +132,27 @@ func Rules(root, dir string) (names []string, why string) {
 		return nil, ""
 	}
 	var size int64
-	err = fs.WalkDir(r.FS(), filepath.ToSlash(rel), func(name string, _ fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
+	err = fs.WalkDir(r.FS(), filepath.ToSlash(rel),
+		func(name string, _ fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			var info fs.FileInfo
+			if err == nil {
+				info, err = r.Stat(filepath.FromSlash(name)) // refuses links out of the project
+			}
+			if err != nil {
+				return fmt.Errorf("%s %s", name, reason(err))
+			}
+			if info.IsDir() {
+				return nil
+			}
+			names = append(names, name)
+			if size += info.Size(); size > maxAll || len(names) > 1000 {
+				return fmt.Errorf("its files are larger than %d KiB, or more than 1000", maxAll>>10)
+			}
 			return nil
-		}
-		var info fs.FileInfo
-		if err == nil {
-			info, err = r.Stat(filepath.FromSlash(name)) // refuses links out of the project
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s", name, reason(err))
-		}
-		if info.IsDir() {
-			return nil
-		}
-		names = append(names, name)
-		if size += info.Size(); size > maxAll || len(names) > 1000 {
-			return fmt.Errorf("its files are larger than %d KiB, or more than 1000", maxAll>>10)
-		}
-		return nil
-	})
+		})
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -190,7 +192,8 @@ func Nested(root, dir string) (names []string) {
 			if parent, ok := strings.CutSuffix(name, "/"+n); !ok || parent == rel {
 				continue
 			}
-			if info, err := r.Stat(name); err == nil && info.Mode().IsRegular() { // not of a link that leads out
+			// not of a link that leads out
+			if info, err := r.Stat(name); err == nil && info.Mode().IsRegular() {
 				names = append(names, name)
 			}
 		}
@@ -223,7 +226,9 @@ func (d *finder) limited() (files []File, left []LeftOut) {
 	size := 0
 	for _, f := range d.files {
 		if size+len(f.Text) > maxAll {
-			d.leaveOut(f.Path, fmt.Sprintf("with it the instructions are larger than %d KiB: shorten them", maxAll>>10))
+			d.leaveOut(f.Path,
+				fmt.Sprintf("with it the instructions are larger than %d KiB: shorten them",
+					maxAll>>10))
 			continue
 		}
 		size += len(f.Text)

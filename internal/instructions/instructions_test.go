@@ -34,18 +34,20 @@ func project(t *testing.T, files map[string]string) string {
 
 func TestProject(t *testing.T) {
 	root := project(t, map[string]string{
-		"AGENTS.md": "root\n", "a/CLAUDE.md": "of a", "a/b/AGENTS.md": "of b", "a/b/c/AGENTS.md": "of c",
-		"other/AGENTS.md": "of other", ".github/copilot-instructions.md": "for Copilot",
+		"AGENTS.md": "root\n", "a/CLAUDE.md": "of a", "a/b/AGENTS.md": "of b",
+		"a/b/c/AGENTS.md": "of c", "other/AGENTS.md": "of other",
+		".github/copilot-instructions.md": "for Copilot",
 	})
 	files, left := Project(root, filepath.Join(root, "a", "b"))
-	want := []File{{"AGENTS.md", "root"}, {".github/copilot-instructions.md", "for Copilot"}, {"a/CLAUDE.md", "of a"},
-		{"a/b/AGENTS.md", "of b"}}
+	want := []File{{"AGENTS.md", "root"}, {".github/copilot-instructions.md", "for Copilot"},
+		{"a/CLAUDE.md", "of a"}, {"a/b/AGENTS.md", "of b"}}
 	if diff := cmp.Diff(want, files); diff != "" || left != nil {
 		t.Errorf("got files that differ (-want +got):\n%s\nleft out %v, want none", diff, left)
 	}
 	files, left = Project(root, root)
 	if diff := cmp.Diff(want[:2], files); diff != "" || left != nil {
-		t.Errorf("of the root: got files that differ (-want +got):\n%s\nleft out %v, want none", diff, left)
+		t.Errorf("of the root: got files that differ (-want +got):\n%s\nleft out %v, want none",
+			diff, left)
 	}
 	if files, left = Project(root, filepath.Dir(root)); files != nil || len(left) != 1 {
 		t.Errorf("outside: got %v, left out %v; want no file", files, left)
@@ -54,8 +56,8 @@ func TestProject(t *testing.T) {
 
 func TestBelow(t *testing.T) {
 	root := project(t, map[string]string{
-		"AGENTS.md": "root", "a/AGENTS.md": "of a", "a/b/CLAUDE.md": "of b", "a/b/c/AGENTS.md": "of c",
-		"a/b/c/x.go": "package c", "d/x.go": "package d",
+		"AGENTS.md": "root", "a/AGENTS.md": "of a", "a/b/CLAUDE.md": "of b",
+		"a/b/c/AGENTS.md": "of c", "a/b/c/x.go": "package c", "d/x.go": "package d",
 	})
 	for _, tt := range []struct {
 		dir, target string
@@ -64,14 +66,16 @@ func TestBelow(t *testing.T) {
 		{"", "x.go", nil},
 		{"", "d/x.go", nil},
 		{"", "a", []File{{"a/AGENTS.md", "of a"}}},
-		{"", "a/b/c/x.go", []File{{"a/AGENTS.md", "of a"}, {"a/b/CLAUDE.md", "of b"}, {"a/b/c/AGENTS.md", "of c"}}},
+		{"", "a/b/c/x.go", []File{{"a/AGENTS.md", "of a"}, {"a/b/CLAUDE.md", "of b"},
+			{"a/b/c/AGENTS.md", "of c"}}},
 		{"a", "a/b/new/y.go", []File{{"a/b/CLAUDE.md", "of b"}}},
 		{"a", "d/x.go", nil},
 		{"a", "../x.go", nil},
 	} {
 		got, left := Below(root, filepath.Join(root, tt.dir), filepath.Join(root, tt.target))
 		if diff := cmp.Diff(tt.want, got); diff != "" || left != nil {
-			t.Errorf("below %q for %s: got files that differ (-want +got):\n%s\nleft out %v, want none",
+			t.Errorf(
+				"below %q for %s: got files that differ (-want +got):\n%s\nleft out %v, want none",
 				tt.dir, tt.target, diff, left)
 		}
 	}
@@ -89,21 +93,27 @@ func TestLeftOut(t *testing.T) {
 			[]LeftOut{{"AGENTS.md", leadsOut}}},
 		"an absolute link": {map[string]string{"AGENTS.md": "-> /etc/hostname"},
 			[]LeftOut{{"AGENTS.md", leadsOut}}},
-		"a directory that is such a link": {map[string]string{".github": "-> ../"}, []LeftOut{{Names[2], leadsOut}}},
-		"a link within it":                {map[string]string{"AGENTS.md": "-> docs/a.md", "docs/a.md": "x"}, nil},
-		"a link to nothing":               {map[string]string{"AGENTS.md": "-> docs/a.md"}, nil},
+		"a directory that is such a link": {map[string]string{".github": "-> ../"},
+			[]LeftOut{{Names[2], leadsOut}}},
+		"a link within it": {map[string]string{"AGENTS.md": "-> docs/a.md", "docs/a.md": "x"},
+			nil},
+		"a link to nothing": {map[string]string{"AGENTS.md": "-> docs/a.md"}, nil},
 		"a directory": {map[string]string{"AGENTS.md/x": ""},
 			[]LeftOut{{"AGENTS.md", "is not a file"}}},
 		"too large": {map[string]string{"AGENTS.md": large + "x"},
 			[]LeftOut{{"AGENTS.md", "is larger than 64 KiB: shorten it"}}},
-		"too large in common": {map[string]string{"AGENTS.md": large, "CLAUDE.md": "y" + large[1:], Names[2]: "z"},
-			[]LeftOut{{Names[2], "with it the instructions are larger than 128 KiB: shorten them"}}},
-		"no text": {map[string]string{"AGENTS.md": "\xff"}, []LeftOut{{"AGENTS.md", "is not text in UTF-8"}}},
-		"empty":   {map[string]string{"AGENTS.md": " \n"}, nil},
+		"too large in common": {map[string]string{"AGENTS.md": large, "CLAUDE.md": "y" + large[1:],
+			Names[2]: "z"},
+			[]LeftOut{{Names[2],
+				"with it the instructions are larger than 128 KiB: shorten them"}}},
+		"no text": {map[string]string{"AGENTS.md": "\xff"},
+			[]LeftOut{{"AGENTS.md", "is not text in UTF-8"}}},
+		"empty": {map[string]string{"AGENTS.md": " \n"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := project(t, tt.files)
-			if err := os.WriteFile(filepath.Join(root, "..", "secret"), []byte("secret"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(root, "..", "secret"), []byte("secret"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			files, left := Project(root, root)
@@ -112,7 +122,8 @@ func TestLeftOut(t *testing.T) {
 			}
 			for _, f := range files {
 				if strings.Contains(f.Text, "secret") {
-					t.Errorf("%s holds %q, want no text of the file outside the project", f.Path, f.Text)
+					t.Errorf("%s holds %q, want no text of the file outside the project", f.Path,
+						f.Text)
 				}
 			}
 		})
@@ -125,7 +136,8 @@ func TestPipe(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(root, "AGENTS.md"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if files, left := Project(root, root); files != nil || len(left) != 1 || left[0].Reason != "is not a file" {
+	if files, left := Project(root, root); files != nil || len(left) != 1 ||
+		left[0].Reason != "is not a file" {
 		t.Errorf("got %v, left out %v; want it left out", files, left)
 	}
 }
@@ -140,7 +152,8 @@ func TestSameText(t *testing.T) {
 
 func TestUser(t *testing.T) {
 	dir := project(t, map[string]string{"elsewhere": "mine", "AGENTS.md": "-> elsewhere"})
-	if files, left := User(filepath.Join(dir, "AGENTS.md")); len(files) != 1 || files[0].Text != "mine" || left != nil {
+	if files, left := User(filepath.Join(dir, "AGENTS.md")); len(files) != 1 ||
+		files[0].Text != "mine" || left != nil {
 		t.Errorf("got %v, left out %v; want the text", files, left)
 	}
 	if files, left := User(filepath.Join(dir, "nothing")); files != nil || left != nil {
@@ -150,9 +163,12 @@ func TestUser(t *testing.T) {
 
 func TestRules(t *testing.T) {
 	root := project(t, map[string]string{
-		"good/.github/instructions/go.instructions.md": "x", "good/.github/instructions/a/b.instructions.md": "y",
-		"bad/.github/instructions/out.instructions.md": "-> /etc/hostname", "dir/.github/instructions": "-> /etc",
-		"large/.github/instructions/l.instructions.md": strings.Repeat("x", maxAll+1), "none/x": "",
+		"good/.github/instructions/go.instructions.md":  "x",
+		"good/.github/instructions/a/b.instructions.md": "y",
+		"bad/.github/instructions/out.instructions.md":  "-> /etc/hostname",
+		"dir/.github/instructions":                      "-> /etc",
+		"large/.github/instructions/l.instructions.md":  strings.Repeat("x", maxAll+1),
+		"none/x": "",
 	})
 	for dir, want := range map[string]struct {
 		names int
@@ -162,8 +178,10 @@ func TestRules(t *testing.T) {
 		"bad": {0, "leads out of the project"}, "dir": {0, "leads out of the project"},
 	} {
 		names, why := Rules(root, filepath.Join(root, dir))
-		if len(names) != want.names || !strings.Contains(why, want.why) || (why == "") != (want.why == "") {
-			t.Errorf("%s: got %q and %q, want %d files and %q", dir, names, why, want.names, want.why)
+		if len(names) != want.names || !strings.Contains(why, want.why) ||
+			(why == "") != (want.why == "") {
+			t.Errorf("%s: got %q and %q, want %d files and %q", dir, names, why, want.names,
+				want.why)
 		}
 	}
 }
@@ -171,8 +189,8 @@ func TestRules(t *testing.T) {
 func TestNested(t *testing.T) {
 	root := project(t, map[string]string{
 		"AGENTS.md": "x", ".github/copilot-instructions.md": "x", "a/AGENTS.md": "x",
-		"a/b/.github/copilot-instructions.md": "x", "node_modules/p/AGENTS.md": "x", "a/b/NOAGENTS.md": "x",
-		"a/CLAUDE.md": "-> /etc/hostname", "c/AGENTS.md/x": "x",
+		"a/b/.github/copilot-instructions.md": "x", "node_modules/p/AGENTS.md": "x",
+		"a/b/NOAGENTS.md": "x", "a/CLAUDE.md": "-> /etc/hostname", "c/AGENTS.md/x": "x",
 	})
 	want := []string{"a/AGENTS.md", "a/b/.github/copilot-instructions.md"}
 	if diff := cmp.Diff(want, Nested(root, root)); diff != "" {
@@ -217,10 +235,12 @@ func TestRuleFiles(t *testing.T) {
 	root := project(t, map[string]string{
 		"r/a.md": "first", "r/b/c.md": "second", "r/b/again.md": "second", "r/d.txt": "no rule",
 		"r/out.md":   "-> ../../x",
-		"r/large.md": large, "r/dir": "-> ..", "r/in.md": "-> ../in.md", "in.md": "third", "s": "-> /",
+		"r/large.md": large, "r/dir": "-> ..", "r/in.md": "-> ../in.md", "in.md": "third",
+		"s": "-> /",
 	})
 	files, left := RuleFiles(root, "r")
-	if diff := cmp.Diff([]File{{"r/a.md", "first"}, {"r/b/again.md", "second"}, {"r/in.md", "third"}},
+	if diff := cmp.Diff([]File{{"r/a.md", "first"}, {"r/b/again.md", "second"},
+		{"r/in.md", "third"}},
 		files); diff != "" {
 		t.Errorf("got files that differ (-want +got):\n%s", diff)
 	}

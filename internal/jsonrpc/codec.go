@@ -51,7 +51,8 @@ func CopyFrames(w io.Writer, r io.Reader, limit int) error {
 		if err != nil {
 			return err
 		}
-		_, _ = out.Write(appendHeader(out.AvailableBuffer(), length)) // a later write or Flush returns the error
+		// a later write or Flush returns the error
+		_, _ = out.Write(appendHeader(out.AvailableBuffer(), length))
 		if err := copyBody(out, in, length); err != nil {
 			return err
 		}
@@ -111,7 +112,8 @@ func readHeader(r *bufio.Reader, limit int) (length int, err error) {
 func contentLength(line string, limit int) (int, error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
-		return 0, fmt.Errorf("reading a header: %q is none: something else writes to this stream", line)
+		return 0, fmt.Errorf("reading a header: %q is none: something else writes to this stream",
+			line)
 	}
 	if !strings.EqualFold(strings.TrimSpace(name), "Content-Length") {
 		return -1, nil
@@ -139,7 +141,8 @@ func bytesText(n int) string {
 func headerLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeaderLine {
-		return "", fmt.Errorf("reading a header: a line of more than %d bytes: %.40q…", maxHeaderLine, line)
+		return "", fmt.Errorf("reading a header: a line of more than %d bytes: %.40q…",
+			maxHeaderLine, line)
 	}
 	return string(bytes.TrimRight(line, "\r\n")), err
 }

@@ -19,25 +19,30 @@ func TestReadFrame(t *testing.T) {
 		want []string // messages before the end
 		err  string   // of the end; "": io.EOF
 	}{
-		"as the server writes": {"Content-Length: 2\r\n\r\n{}Content-Length: 4\r\n\r\nnull", []string{"{}", "null"},
+		"as the server writes": {"Content-Length: 2\r\n\r\n{}Content-Length: 4\r\n\r\nnull",
+			[]string{"{}", "null"},
 			""},
 		"any case, no space": {"content-LENGTH:2\r\n\r\n{}", []string{"{}"}, ""},
 		"more space":         {"Content-Length :\t 2 \r\n\r\n{}", []string{"{}"}, ""},
 		"content type": {"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: 2\r\n\r\n{}",
 			[]string{"{}"}, ""},
-		"lines end in LF":       {"Content-Length: 2\n\n{}", []string{"{}"}, ""},
-		"the same length twice": {"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", []string{"{}"}, ""},
+		"lines end in LF": {"Content-Length: 2\n\n{}", []string{"{}"}, ""},
+		"the same length twice": {"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+			[]string{"{}"}, ""},
 		"bytes, not characters": {"Content-Length: 4\r\n\r\n\"é\"", []string{`"é"`}, ""},
-		"at the limit": {"Content-Length: 100\r\n\r\n" + strings.Repeat("1", 100), []string{strings.Repeat("1", 100)},
+		"at the limit": {"Content-Length: 100\r\n\r\n" + strings.Repeat("1", 100),
+			[]string{strings.Repeat("1", 100)},
 			""},
 		"over the limit": {"Content-Length: 101\r\n\r\n" + strings.Repeat("1", 101), nil,
 			"it sent a message of 101 bytes, more than 100 bytes"},
-		"over every limit": {"Content-Length: 99999999999999999999999\r\n\r\n", nil, "is not a number"},
-		"two lengths":      {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two Content-Length, 2 and 3"},
-		"negative":         {"Content-Length: -1\r\n\r\n{}", nil, `"-1" is not a number`},
-		"no number":        {"Content-Length: 0x2\r\n\r\n{}", nil, `"0x2" is not a number`},
-		"empty":            {"Content-Length: 0\r\n\r\n", nil, "empty message"},
-		"no length":        {"Content-Type: text\r\n\r\n{}", nil, "no Content-Length"},
+		"over every limit": {"Content-Length: 99999999999999999999999\r\n\r\n", nil,
+			"is not a number"},
+		"two lengths": {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil,
+			"two Content-Length, 2 and 3"},
+		"negative":  {"Content-Length: -1\r\n\r\n{}", nil, `"-1" is not a number`},
+		"no number": {"Content-Length: 0x2\r\n\r\n{}", nil, `"0x2" is not a number`},
+		"empty":     {"Content-Length: 0\r\n\r\n", nil, "empty message"},
+		"no length": {"Content-Type: text\r\n\r\n{}", nil, "no Content-Length"},
 		"somebody prints": {"Content-Length: 2\r\n\r\n{}Warning\r\n", []string{"{}"},
 			`"Warning" is none: something else writes`},
 		"a line without end": {strings.Repeat("x", 100_000), nil, "a line of more than 1024 bytes"},
@@ -46,7 +51,8 @@ func TestReadFrame(t *testing.T) {
 		"header lines without end": {strings.Repeat("X: y\r\n", 1000), nil, "more than 16 lines"},
 		"ends in the header":       {"Content-Len", nil, "unexpected EOF"},
 		"ends after a line":        {"Content-Length: 2\r\n", nil, "unexpected EOF"},
-		"ends in the body":         {"Content-Length: 20\r\n\r\n{}", nil, "2 of 20 bytes: unexpected EOF"},
+		"ends in the body": {"Content-Length: 20\r\n\r\n{}", nil,
+			"2 of 20 bytes: unexpected EOF"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +65,8 @@ func TestReadFrame(t *testing.T) {
 				if !slices.Equal(got, tt.want) {
 					t.Errorf("%s: read %q, want %q", how, got, tt.want)
 				}
-				if tt.err == "" && !errors.Is(err, io.EOF) || tt.err != "" && !strings.Contains(err.Error(), tt.err) {
+				if tt.err == "" && !errors.Is(err, io.EOF) || tt.err != "" &&
+					!strings.Contains(err.Error(), tt.err) {
 					t.Errorf("%s: ended with %v, want %q", how, err, tt.err)
 				}
 			}
@@ -89,21 +96,25 @@ func TestFailingReader(t *testing.T) {
 	}
 }
 
-// TestCopyFrames: a reader behind it sees the messages of [ReadFrame] with a plain header, and none that is too long.
+// TestCopyFrames: a reader behind it sees the messages of [ReadFrame] with a plain header, and none
+// that is too long.
 func TestCopyFrames(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want, err string }{
 		"two messages": {"content-LENGTH:2\n\n{}Content-Type: x\r\nContent-Length: 4\r\n\r\nnull",
 			"Content-Length: 2\r\n\r\n{}Content-Length: 4\r\n\r\nnull", ""},
 		"as much memory as there is not": {"Content-Length: 2\r\n\r\n{}Content-Length: 99999999999999\r\n\r\n{}",
-			"Content-Length: 2\r\n\r\n{}", "it sent a message of 99999999999999 bytes, more than 64 MiB"},
+			"Content-Length: 2\r\n\r\n{}",
+			"it sent a message of 99999999999999 bytes, more than 64 MiB"},
 		"a line without end": {strings.Repeat("x", 100_000), "", "a line of more than 1024 bytes"},
 		"ends in the body":   {"Content-Length: 20\r\n\r\n{}", "", "2 of 20 bytes: unexpected EOF"},
 	} {
 		var out strings.Builder
 		err := CopyFrames(&out, strings.NewReader(tt.in), MaxMessage)
-		isRight := err == nil && tt.err == "" || err != nil && tt.err != "" && strings.Contains(err.Error(), tt.err)
+		isRight := err == nil && tt.err == "" || err != nil && tt.err != "" &&
+			strings.Contains(err.Error(), tt.err)
 		if out.String() != tt.want || !isRight {
-			t.Errorf("%s: %q, %v, want %q and the error %q", name, out.String(), err, tt.want, tt.err)
+			t.Errorf("%s: %q, %v, want %q and the error %q", name, out.String(), err, tt.want,
+				tt.err)
 		}
 	}
 	gone := errors.New("gone")
@@ -117,7 +128,8 @@ func TestCopyFrames(t *testing.T) {
 func TestLengthIsNotAllocated(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := ReadFrame(bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")),
+	if _, err := ReadFrame(
+		bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")),
 		1<<30); err == nil {
 		t.Error("readFrame of a body that is cut: no error, want one")
 	}

@@ -83,7 +83,8 @@ type Conn struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 
-	lastID  atomic.Uint64 // of this side's requests; they begin at 1, since jsonrpc2 takes 0 for unset
+	// of this side's requests; they begin at 1, since jsonrpc2 takes 0 for unset
+	lastID  atomic.Uint64
 	running sync.WaitGroup
 	err     error // why the connection ended; set before done is closed
 
@@ -193,7 +194,8 @@ func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, cancelled fu
 	defer cancel()
 	err = c.explain(method, w.Wait(late, result))
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: no answer within %v of its cancellation: %w", method, grace, context.Cause(ctx))
+		return fmt.Errorf("%s: no answer within %v of its cancellation: %w", method, grace,
+			context.Cause(ctx))
 	}
 	if _, refused := errors.AsType[*Error](err); refused {
 		return fmt.Errorf("%s: %w", method, context.Cause(ctx))
@@ -268,7 +270,8 @@ func (c *Conn) reply(id jsonrpc2.ID, result any, err error) {
 	if !ok {
 		e = &Error{CodeInternal, err.Error()}
 	}
-	_ = c.rpc.ReplyWithError(context.Background(), id, &jsonrpc2.Error{Code: int64(e.Code), Message: e.Message})
+	_ = c.rpc.ReplyWithError(context.Background(), id,
+		&jsonrpc2.Error{Code: int64(e.Code), Message: e.Message})
 }
 
 func (c *Conn) hasEnded() bool { return chans.IsClosed(c.rpc.DisconnectNotify()) }
@@ -282,9 +285,11 @@ func (c *Conn) beginRequest(id jsonrpc2.ID) (context.Context, error) {
 	case c.closing:
 		return nil, ErrClosed
 	case len(c.requests) >= c.options.MaxRequests:
-		return nil, &Error{CodeBusy, fmt.Sprintf("%d requests are being answered: try again", c.options.MaxRequests)}
+		return nil, &Error{CodeBusy, fmt.Sprintf("%d requests are being answered: try again",
+			c.options.MaxRequests)}
 	case c.requests[id] != nil:
-		return nil, &Error{CodeInvalidRequest, fmt.Sprintf("request %s is being answered already", id)}
+		return nil, &Error{CodeInvalidRequest, fmt.Sprintf("request %s is being answered already",
+			id)}
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.requests[id] = cancel

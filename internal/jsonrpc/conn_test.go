@@ -128,7 +128,8 @@ func TestHandlersCallBack(t *testing.T) {
 	var client, server *Conn
 	ready := make(chan struct{})
 	down := func(conn **Conn) Options {
-		return Options{OnRequest: func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+		return Options{OnRequest: func(ctx context.Context, method string, params json.RawMessage) (
+			any, error) {
 			<-ready
 			var n int
 			if err := json.Unmarshal(params, &n); err != nil || n == 0 {
@@ -156,7 +157,8 @@ func TestHandlersCallBack(t *testing.T) {
 func TestWhatIsSent(t *testing.T) {
 	c, peer := newRaw(
 		t,
-		Options{OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
+		Options{OnRequest: func(_ context.Context, method string, params json.RawMessage) (any,
+			error) {
 			switch method {
 			case "echo":
 				return params, nil
@@ -173,10 +175,13 @@ func TestWhatIsSent(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{`{"jsonrpc":"2.0","id":0,"method":"echo","params":{"z":1,"a":[12345678901234567890, 1.50]}}`,
 			`{"jsonrpc":"2.0","id":0,"result":{"z":1,"a":[12345678901234567890, 1.50]}}`},
-		{`{"jsonrpc":"2.0","id":"x","method":"echo","params":["<&>"]}`, `{"jsonrpc":"2.0","id":"x","result":["<&>"]}`},
-		{`{"jsonrpc":"2.0","id":"","method":"echo","params":"\ud800"}`, `{"jsonrpc":"2.0","id":"","result":"\ud800"}`},
+		{`{"jsonrpc":"2.0","id":"x","method":"echo","params":["<&>"]}`,
+			`{"jsonrpc":"2.0","id":"x","result":["<&>"]}`},
+		{`{"jsonrpc":"2.0","id":"","method":"echo","params":"\ud800"}`,
+			`{"jsonrpc":"2.0","id":"","result":"\ud800"}`},
 		{`{"id":7,"method":"nothing"}`, `{"jsonrpc":"2.0","id":7,"result":null}`},
-		{`{"id":8,"method":"plain"}`, `{"jsonrpc":"2.0","id":8,"error":{"code":-32603,"message":"broken"}}`},
+		{`{"id":8,"method":"plain"}`,
+			`{"jsonrpc":"2.0","id":8,"error":{"code":-32603,"message":"broken"}}`},
 		{`{"id":9,"method":"what","params":{}}`,
 			`{"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"no method what"}}`},
 		{`{"id":10,"method":"unencodable"}`,
@@ -229,11 +234,13 @@ func TestParamsAreUntouched(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
-	client, _ := pair(t, Options{}, Options{OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
-		return nil, &Error{1000, "not signed in"}
-	}})
+	client, _ := pair(t, Options{},
+		Options{OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
+			return nil, &Error{1000, "not signed in"}
+		}})
 	err := client.Call(background(t), "turn", nil, nil)
-	if e, ok := errors.AsType[*Error](err); !ok || e.Code != 1000 || err.Error() != "turn: not signed in" {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Code != 1000 ||
+		err.Error() != "turn: not signed in" {
 		t.Errorf(`%v, want code 1000 "turn: not signed in"`, err)
 	}
 	// The other way round nobody serves.
@@ -252,8 +259,9 @@ func TestCancel(t *testing.T) {
 		answer string
 		err    string
 	}{
-		"normal answer":  {`"result":"cancelled"`, ""},
-		"refusal":        {`"error":{"code":-32800,"message":"cancelled"}`, "turn: context canceled"},
+		"normal answer": {`"result":"cancelled"`, ""},
+		"refusal": {`"error":{"code":-32800,"message":"cancelled"}`,
+			"turn: context canceled"},
 		"another answer": {`"error":{"code":-32603,"message":"oops"}`, "turn: context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +285,8 @@ func TestCancel(t *testing.T) {
 			if tt.err == "" && (err != nil || result != "cancelled") {
 				t.Errorf(`%q %v, want "cancelled" and no error`, result, err)
 			}
-			if tt.err != "" && (err == nil || err.Error() != tt.err || !errors.Is(err, context.Canceled)) {
+			if tt.err != "" &&
+				(err == nil || err.Error() != tt.err || !errors.Is(err, context.Canceled)) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
 		})
@@ -293,8 +302,10 @@ func TestCancelWithoutAnswer(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := c.CallWithin(ctx, 3*time.Second, func() {}, "turn", nil, nil)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "turn: no answer within 3s") {
-			t.Errorf(`%v, want %v and "turn: no answer within 3s" in it`, err, context.DeadlineExceeded)
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "turn: no answer within 3s") {
+			t.Errorf(`%v, want %v and "turn: no answer within 3s" in it`, err,
+				context.DeadlineExceeded)
 		}
 		if took := time.Since(start); took != 4*time.Second {
 			t.Errorf("gave up after %v, want %v", took, 4*time.Second)
@@ -306,10 +317,11 @@ func TestCancelWithoutAnswer(t *testing.T) {
 
 // The other side's cancellation reaches the handler, by an id of 0 and by a string.
 func TestCancelledByPeer(t *testing.T) {
-	_, peer := newRaw(t, Options{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
-		<-ctx.Done()
-		return "stopped", nil
-	}})
+	_, peer := newRaw(t,
+		Options{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+			<-ctx.Done()
+			return "stopped", nil
+		}})
 	for _, id := range []string{`0`, `"0"`} {
 		peer.send(`{"jsonrpc":"2.0","id":`+id+`,"method":"m","params":{}}`,
 			`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":5}}`,
@@ -367,7 +379,9 @@ func TestEnd(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	words := errors.New("put away")
-	c, peer := newRaw(t, Options{Cause: func(err error) error { return fmt.Errorf("%w: %w", words, err) }})
+	c, peer := newRaw(t, Options{Cause: func(err error) error {
+		return fmt.Errorf("%w: %w", words, err)
+	}})
 	done := make(chan error, 1)
 	go func() { done <- c.Call(background(t), "turn", nil, nil) }()
 	peer.next(`{"jsonrpc":"2.0","id":1,"method":"turn","params":{}}`)
@@ -417,14 +431,18 @@ func TestTooManyRequests(t *testing.T) {
 	release := make(chan struct{})
 	_, peer := newRaw(
 		t,
-		Options{MaxRequests: 2, OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
+		Options{MaxRequests: 2, OnRequest: func(context.Context, string, json.RawMessage) (any,
+			error) {
 			<-release
 			return nil, nil
 		}},
 	)
-	peer.send(`{"id":0,"method":"m"}`, `{"id":0,"method":"m"}`, `{"id":1,"method":"m"}`, `{"id":2,"method":"m"}`)
-	peer.next(`{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"request 0 is being answered already"}}`)
-	peer.next(`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"2 requests are being answered: try again"}}`)
+	peer.send(`{"id":0,"method":"m"}`, `{"id":0,"method":"m"}`, `{"id":1,"method":"m"}`,
+		`{"id":2,"method":"m"}`)
+	peer.next(
+		`{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"request 0 is being answered already"}}`)
+	peer.next(
+		`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"2 requests are being answered: try again"}}`)
 	close(release)
 	for range 2 {
 		if _, err := ReadFrame(peer.in, 1<<20); err != nil {
@@ -464,7 +482,8 @@ func TestLargeMessage(t *testing.T) {
 		}},
 	)
 	var n int
-	if err := client.Call(background(t), "m", strings.Repeat("x", 2<<20), &n); err != nil || n != 2<<20+2 {
+	if err := client.Call(background(t), "m", strings.Repeat("x", 2<<20), &n); err != nil ||
+		n != 2<<20+2 {
 		t.Errorf("%d %v, want no error and %d", n, err, 2<<20+2)
 	}
 	client, _ = pair(t, Options{}, Options{MaxMessage: 1 << 20})

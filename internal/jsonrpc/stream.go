@@ -39,7 +39,8 @@ func newStream(conn io.ReadWriteCloser, limit int) *stream {
 }
 
 // lenientJSON accepts half a surrogate pair in a string, which JavaScript writes.
-var lenientJSON = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+var lenientJSON = json.JoinOptions(jsontext.AllowInvalidUTF8(true),
+	jsontext.AllowDuplicateNames(true))
 
 // ReadObject implements jsonrpc2.ObjectStream.
 func (s *stream) ReadObject(v any) error {

@@ -12,8 +12,8 @@ type Image struct {
 	Data []byte
 }
 
-// Attach adds images to the prompt of the next turn. It waits for the turn that runs, and fails only if ctx ends before
-// that. The next turn fails if its model does not see images.
+// Attach adds images to the prompt of the next turn. It waits for the turn that runs, and fails
+// only if ctx ends before that. The next turn fails if its model does not see images.
 func (v *Conversation) Attach(ctx context.Context, images []Image) error {
 	if err := v.begin(ctx); err != nil {
 		return err
@@ -23,7 +23,8 @@ func (v *Conversation) Attach(ctx context.Context, images []Image) error {
 	return nil
 }
 
-// promptParts returns a prompt in the server's form: a text, or a list of parts if there are images.
+// promptParts returns a prompt in the server's form: a text, or a list of parts if there are
+// images.
 func promptParts(prompt string, images []Image) any {
 	if len(images) == 0 {
 		return prompt
@@ -39,8 +40,9 @@ func promptParts(prompt string, images []Image) any {
 // ErrNothingToCompact is the error of [Conversation.Compact] before the first turn.
 var ErrNothingToCompact = errors.New("the conversation has no turn yet")
 
-// Compact lets the model sum the conversation up, and go on from the summary. It waits for the turn that runs. The
-// result says how full the context is afterwards, and how many turns became the summary.
+// Compact lets the model sum the conversation up, and go on from the summary. It waits for the turn
+// that runs. The result says how full the context is afterwards, and how many turns became the
+// summary.
 func (v *Conversation) Compact(ctx context.Context) (after Window, turns int, err error) {
 	if err := v.begin(ctx); err != nil {
 		return Window{}, 0, err
@@ -55,12 +57,14 @@ func (v *Conversation) Compact(ctx context.Context) (after Window, turns int, er
 		ContextInfo Window
 		Error       text
 	}
-	if err := v.client.call(ctx, "conversation/compress", object{"conversationId": v.id}, &answer); err != nil {
+	if err := v.client.call(ctx, "conversation/compress", object{"conversationId": v.id},
+		&answer); err != nil {
 		return Window{}, 0, err
 	}
 	if !answer.Success {
-		return Window{}, 0, &TurnError{Message: "the language server did not compact the conversation: " +
-			string(answer.Error)}
+		return Window{}, 0,
+			&TurnError{Message: "the language server did not compact the conversation: " +
+				string(answer.Error)}
 	}
 	return answer.ContextInfo, answer.TurnCount, nil
 }

@@ -28,8 +28,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// ErrNotSignedIn is the error of turns, models and completions while no user is signed in to GitHub, or the user may
-// not use Copilot. [Client.Status] says which; [Client.Login] signs a user in.
+// ErrNotSignedIn is the error of turns, models and completions while no user is signed in to
+// GitHub, or the user may not use Copilot. [Client.Status] says which; [Client.Login] signs a user
+// in.
 var ErrNotSignedIn = errors.New("not signed in to GitHub, or not to use Copilot")
 
 // Codes of errors: the server's, unless a comment says otherwise.
@@ -54,8 +55,9 @@ const (
 // that they name.
 const oldest = "1.520.0"
 
-// Client is a running language server. Its methods may be called from any goroutine. Their errors wrap
-// [ErrNotSignedIn], [ErrClosed] or a [DeadError] where these apply. Call [Client.Close] to end the server.
+// Client is a running language server. Its methods may be called from any goroutine. Their errors
+// wrap [ErrNotSignedIn], [ErrClosed] or a [DeadError] where these apply. Call [Client.Close] to end
+// the server.
 type Client struct {
 	// Fixed at start.
 	options Options
@@ -80,8 +82,8 @@ type Client struct {
 
 var discardLog = slog.New(slog.DiscardHandler)
 
-// ServerInfo is the name and version that the server gives itself, and the path and source of its program. Name and
-// Version are "" if the server does not give them.
+// ServerInfo is the name and version that the server gives itself, and the path and source of its
+// program. Name and Version are "" if the server does not give them.
 type ServerInfo struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -89,9 +91,9 @@ type ServerInfo struct {
 	Source  string `json:"-"` // see [Found]
 }
 
-// Start starts the language server and returns when it accepts requests. ctx bounds only the start. The error names
-// a wrong option, or says where the server was looked for or why it did not start. [Client.Status] says who is
-// signed in.
+// Start starts the language server and returns when it accepts requests. ctx bounds only the start.
+// The error names a wrong option, or says where the server was looked for or why it did not start.
+// [Client.Status] says who is signed in.
 func Start(ctx context.Context, o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -126,10 +128,13 @@ func (c *Client) launch(found Found) error {
 	maps.Copy(env, c.options.Env)
 	process, connection, err := proc.Connect(proc.Command{
 		Path: path, Args: args, Dir: c.options.Workspace,
-		Env: proc.Environ(env, "GH_*", "GITHUB_*", "COPILOT_*", envUnpacked, "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
+		Env: proc.Environ(env, "GH_*", "GITHUB_*", "COPILOT_*", envUnpacked,
+			"DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
 			"WAYLAND_DISPLAY"),
-		Grace:  killGrace,
-		OnLine: func(_ proc.Stream, line string) { c.log.Debug("the language server wrote to stderr", "line", line) },
+		Grace: killGrace,
+		OnLine: func(_ proc.Stream, line string) {
+			c.log.Debug("the language server wrote to stderr", "line", line)
+		},
 	})
 	if err != nil {
 		return err
@@ -179,11 +184,12 @@ func isDisconnect(err error) bool {
 // ErrClosed is the error of calls and turns that [Client.Close] ended, and of all calls after it.
 var ErrClosed = errors.New("the language server was stopped")
 
-// DeadError is the error of all calls after the server has ended by itself, and of those under way. How has its exit
-// code and last line of stderr, for people. Start a new [Client] to go on.
+// DeadError is the error of all calls after the server has ended by itself, and of those under way.
+// How has its exit code and last line of stderr, for people. Start a new [Client] to go on.
 type DeadError struct{ How string }
 
-// Error implements error. It says how the language server ended: its exit code and last line of stderr.
+// Error implements error. It says how the language server ended: its exit code and last line of
+// stderr.
 func (e *DeadError) Error() string { return "the language server ended (" + e.How + ")" }
 
 func (c *Client) initialize(ctx context.Context) error {
@@ -206,10 +212,13 @@ func (c *Client) initialize(ctx context.Context) error {
 	}
 	c.info = result.ServerInfo
 	if v := c.info.Version; v != "" && compareVersions(v, oldest) < 0 {
-		return fmt.Errorf("it is version %s, and %s is the oldest that works: update it, or name a newer one in %s",
+		return fmt.Errorf(
+			"it is version %s, and %s is the oldest that works: update it, or name a "+
+				"newer one in %s",
 			v, oldest, EnvServer)
 	}
-	trust := object{"items": []any{object{"folderUri": fileURI(c.options.Workspace), "trusted": c.options.Trusted}}}
+	trust := object{"items": []any{object{"folderUri": fileURI(c.options.Workspace),
+		"trusted": c.options.Trusted}}}
 	for _, n := range []struct {
 		method string
 		params any
@@ -225,7 +234,8 @@ func (c *Client) initialize(ctx context.Context) error {
 	return c.call(ctx, "conversation/unregisterTools", object{"toolIds": serverToolIDs()}, nil)
 }
 
-// SetInstructions changes [Options].Instructions from the next turn on. It sends nothing if they are the same.
+// SetInstructions changes [Options].Instructions from the next turn on. It sends nothing if they
+// are the same.
 func (c *Client) SetInstructions(text string) error {
 	return c.configure(func(o *Options) bool {
 		changed := o.Instructions != text
@@ -234,7 +244,8 @@ func (c *Client) SetInstructions(text string) error {
 	})
 }
 
-// SetMaxRounds changes [Options].MaxRounds from the next turn on. It sends nothing if the number is the same.
+// SetMaxRounds changes [Options].MaxRounds from the next turn on. It sends nothing if the number is
+// the same.
 func (c *Client) SetMaxRounds(n int) error {
 	return c.configure(func(o *Options) bool {
 		changed := o.MaxRounds != n
@@ -253,7 +264,8 @@ func (c *Client) configure(change func(*Options) bool) error {
 	}
 	again := o
 	again.MCP = nil // with the setting the server would start its MCP servers anew
-	if err := c.conn.Notify("workspace/didChangeConfiguration", object{"settings": again.settings()}); err != nil {
+	if err := c.conn.Notify("workspace/didChangeConfiguration",
+		object{"settings": again.settings()}); err != nil {
 		return err
 	}
 	c.settings = o
@@ -263,16 +275,17 @@ func (c *Client) configure(change func(*Options) bool) error {
 // Server returns the name, version and place of the server. They never change after [Start].
 func (c *Client) Server() ServerInfo { return c.info }
 
-// Done is closed when the connection to the server has ended: by the server's end, by a broken message or by
-// [Client.Close]. [Client.Err] then has the reason.
+// Done is closed when the connection to the server has ended: by the server's end, by a broken
+// message or by [Client.Close]. [Client.Err] then has the reason.
 func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
 
-// Err waits for the end of the connection and returns its reason: a [DeadError] if the server ended by itself,
-// [ErrClosed] after [Client.Close], or the error of reading.
+// Err waits for the end of the connection and returns its reason: a [DeadError] if the server ended
+// by itself, [ErrClosed] after [Client.Close], or the error of reading.
 func (c *Client) Err() error { return c.conn.Err() }
 
-// Close asks the server to exit, waits up to 3 s, and then stops its process. Turns that run fail with [ErrClosed]. It
-// returns when the process has ended, and may be called twice. A tool must not call it.
+// Close asks the server to exit, waits up to 3 s, and then stops its process. Turns that run fail
+// with [ErrClosed]. It returns when the process has ended, and may be called twice. A tool must not
+// call it.
 func (c *Client) Close() {
 	c.closing.Store(true)
 	asked := make(chan struct{})
@@ -310,8 +323,8 @@ func knownError(err error) error {
 	return err
 }
 
-// handleNotification handles the server's notifications in order. It runs on the goroutine that reads, so it never
-// waits.
+// handleNotification handles the server's notifications in order. It runs on the goroutine that
+// reads, so it never waits.
 func (c *Client) handleNotification(method string, params json.RawMessage) {
 	switch method {
 	case "$/progress":

@@ -43,7 +43,8 @@ func greet(version string) {
 	for line := "-"; strings.TrimSpace(line) != ""; {
 		line, _ = in.ReadString('\n')
 	}
-	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"serverInfo":{"name":"x","version":%q}}}`, version)
+	answer := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"result":{"serverInfo":{"name":"x","version":%q}}}`, version)
 	fmt.Printf("Content-Length: %d\r\n\r\n%s", len(answer), answer)
 	_, _ = io.Copy(io.Discard, in)
 }
@@ -70,10 +71,11 @@ func TestStartWithAnImpostor(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			_, err := Start(ctx, Options{Command: self, Workspace: t.TempDir(), Env: map[string]string{impostorVar: how,
-				"GORACE": "atexit_sleep_ms=0"}})
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), self) ||
-				strings.Contains(err.Error(), "\n") {
+			_, err := Start(ctx, Options{Command: self, Workspace: t.TempDir(),
+				Env: map[string]string{impostorVar: how,
+					"GORACE": "atexit_sleep_ms=0"}})
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), self) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want %q", err, want)
 			}
 		})
@@ -129,7 +131,8 @@ func TestSettings(t *testing.T) {
 	}
 	// Without trust, and with NoInstructionFiles, the server gets no place of instructions.
 	want = object{"telemetry": object{"telemetryLevel": "off"}, "github": object{"copilot": object{
-		"globalCopilotInstructions": "", "instructionFileLocations": object{"locations": []string{}},
+		"globalCopilotInstructions": "",
+		"instructionFileLocations":  object{"locations": []string{}},
 	}}}
 	for _, o := range []Options{{}, {Trusted: true, NoInstructionFiles: true}} {
 		if diff := cmp.Diff(want, o.settings()); diff != "" {
@@ -184,8 +187,10 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 		for _, params := range []string{`{}`, `null`, `[]`, `"x"`, `{"name":5,"items":5}`} {
 			result, err := c.answerRequest(t.Context(), method, json.RawMessage(params))
 			if want == "" {
-				if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound {
-					t.Errorf("%s %s: %v %v, want code %d", method, params, result, err, jsonrpc.CodeMethodNotFound)
+				if e, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+					e.Code != jsonrpc.CodeMethodNotFound {
+					t.Errorf("%s %s: %v %v, want code %d", method, params, result, err,
+						jsonrpc.CodeMethodNotFound)
 				}
 				continue
 			}
@@ -205,7 +210,8 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 	}
 	opened := ""
 	c.options.Open = func(url string) { opened = url }
-	got, _ = c.answerRequest(t.Context(), "window/showDocument", json.RawMessage(`{"uri":"https://x","external":true}`))
+	got, _ = c.answerRequest(t.Context(), "window/showDocument",
+		json.RawMessage(`{"uri":"https://x","external":true}`))
 	if data, _ := json.Marshal(got); string(data) != `{"success":true}` || opened != "https://x" {
 		t.Errorf("showDocument: %s %s, want %q", data, opened, "https://x")
 	}
@@ -221,7 +227,8 @@ func newIdle(o Options) *Client {
 // A workspace tool that panics, hangs or ends its goroutine still has one outcome,
 // soon after its time is up.
 func TestCallOfMisbehavingTool(t *testing.T) {
-	type toolRun = func(ctx context.Context, over <-chan struct{}) (tools.Result, error) // over: the test is
+	// over: the test is
+	type toolRun = func(ctx context.Context, over <-chan struct{}) (tools.Result, error)
 	heeds := func(ctx context.Context, _ <-chan struct{}) (tools.Result, error) {
 		<-ctx.Done()
 		return tools.Result{}, ctx.Err()
@@ -247,12 +254,16 @@ func TestCallOfMisbehavingTool(t *testing.T) {
 			runtime.Goexit()
 			return tools.Result{}, nil
 		}, false, Outcome{[]string{"t broke down (its goroutine ended)" + blame}, StatusError}, 0},
-		"heeds the timeout": {heeds, false, Outcome{[]string{"t did not finish within 2s"}, StatusError},
+		"heeds the timeout": {heeds, false, Outcome{[]string{"t did not finish within 2s"},
+			StatusError},
 			2 * time.Second},
-		"ignores the timeout": {hangs, false, Outcome{[]string{"t did not finish within 2s"}, StatusError},
+		"ignores the timeout": {hangs, false, Outcome{[]string{"t did not finish within 2s"},
+			StatusError},
 			5 * time.Second},
-		"heeds a cancellation":   {heeds, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, time.Second},
-		"ignores a cancellation": {hangs, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, 4 * time.Second},
+		"heeds a cancellation": {heeds, true,
+			Outcome{[]string{"t was cancelled"}, StatusCancelled}, time.Second},
+		"ignores a cancellation": {hangs, true,
+			Outcome{[]string{"t was cancelled"}, StatusCancelled}, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -261,7 +272,8 @@ func TestCallOfMisbehavingTool(t *testing.T) {
 				c := newIdle(Options{})
 				c.tools.set(c.WorkspaceTool(&tools.Tool{
 					Name: "t", Parameters: noParameters, Timeout: 2 * time.Second,
-					Run: func(ctx context.Context, _ *tools.Env, _ json.RawMessage) (tools.Result, error) {
+					Run: func(ctx context.Context, _ *tools.Env, _ json.RawMessage) (tools.Result,
+						error) {
 						return tt.run(ctx, over)
 					},
 				}, tools.Env{}))
@@ -335,10 +347,12 @@ func TestEvents(t *testing.T) {
 	}
 	want := []Event{
 		Text{1, "one "}, Window{5, 9},
-		ToolCall{Round: 1, ID: "c", Name: "t", Type: "client", State: Running, Input: json.RawMessage(`{"a":1}`),
+		ToolCall{Round: 1, ID: "c", Name: "t", Type: "client", State: Running,
+			Input:   json.RawMessage(`{"a":1}`),
 			Message: "Running t"},
 		ToolCall{Round: 1, ID: "c", Name: "t", Type: "client", State: Completed, Result: "x\n\ny"},
-		Reasoning{2, "hm"}, Text{2, "two"}, Notice{"warning", "slow"}, Usage{3, 2, 1}, Text{0, "three"},
+		Reasoning{2, "hm"}, Text{2, "two"}, Notice{"warning", "slow"}, Usage{3, 2, 1},
+		Text{0, "three"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -18,10 +18,12 @@ type Position struct {
 	Character int `json:"character"`
 }
 
-// Complete returns the server's proposals at a place in a file's text, in the server's order; the list may be empty.
-// language is the LSP language id, such as "go". text may differ from the file on disk. No user signed in is
-// [ErrNotSignedIn].
-func (c *Client) Complete(ctx context.Context, path, language, text string, at Position) ([]Completion, error) {
+// Complete returns the server's proposals at a place in a file's text, in the server's order; the
+// list may be empty. language is the LSP language id, such as "go". text may differ from the file
+// on disk. No user signed in is [ErrNotSignedIn].
+func (c *Client) Complete(
+	ctx context.Context, path, language, text string, at Position,
+) ([]Completion, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err

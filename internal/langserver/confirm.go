@@ -14,7 +14,8 @@ import (
 // Kind is the kind of action that the server asks about in a [Confirmation], in the server's words.
 type Kind string
 
-// Kinds of a [Confirmation]. The server may send others, so a policy must refuse a kind that it does not handle.
+// Kinds of a [Confirmation]. The server may send others, so a policy must refuse a kind that it
+// does not handle.
 const (
 	Terminal Kind = "terminal"   // a command
 	ReadFile Kind = "file_read"  // a file outside the workspace, or a protected one
@@ -24,8 +25,8 @@ const (
 	Safe     Kind = "safe_tool"
 )
 
-// Confirmation is a question of the server before it acts outside the workspace, runs a command, calls an MCP tool or
-// opens a web page. [Options.Confirm] decides about it.
+// Confirmation is a question of the server before it acts outside the workspace, runs a command,
+// calls an MCP tool or opens a web page. [Options.Confirm] decides about it.
 type Confirmation struct {
 	Kind    Kind
 	Tool    string   // without the server's prefix
@@ -41,9 +42,9 @@ type Confirmation struct {
 	CallID         string
 }
 
-// confirm answers conversation/invokeClientToolConfirmation. To the answer "dismiss" the server tells the model that
-// the user chose to skip the call. Of an error it passes on the text, behind words of its own and up to 300
-// characters in all, and goes on with the turn.
+// confirm answers conversation/invokeClientToolConfirmation. To the answer "dismiss" the server
+// tells the model that the user chose to skip the call. Of an error it passes on the text, behind
+// words of its own and up to 300 characters in all, and goes on with the turn.
 func (c *Client) confirm(ctx context.Context, params json.RawMessage) (any, error) {
 	q, err := readConfirmation(params)
 	if err == nil {
@@ -57,7 +58,8 @@ func (c *Client) confirm(ctx context.Context, params json.RawMessage) (any, erro
 	if err == nil {
 		return []any{object{"result": "accept"}, nil}, nil
 	}
-	c.log.Info("a tool call was refused", "tool", q.Tool, "kind", string(q.Kind), "reason", err.Error())
+	c.log.Info("a tool call was refused", "tool", q.Tool, "kind", string(q.Kind), "reason",
+		err.Error())
 	t := c.turnOf(q.ConversationID)
 	if t == nil || t.ctx.Err() != nil {
 		return []any{object{"result": "dismiss"}, nil}, nil
@@ -73,7 +75,8 @@ func (c *Client) decide(ctx context.Context, q Confirmation) (err error) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("the policy broke down", "tool", q.Tool, "panic", r, "stack", string(debug.Stack()))
+			c.log.Error("the policy broke down", "tool", q.Tool, "panic", r, "stack",
+				string(debug.Stack()))
 			err = fmt.Errorf("the policy broke down")
 		}
 	}()

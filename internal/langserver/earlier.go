@@ -14,9 +14,9 @@ type EarlierTurn struct {
 	Answer string `json:"response,omitempty"`
 }
 
-// How many earlier turns fit. The server neither compacts them nor keeps their newest: if they are too long, it gives
-// the model prompts without their answers. So they get half of the model's input, with three bytes for a token, which
-// is less than texts have.
+// How many earlier turns fit. The server neither compacts them nor keeps their newest: if they are
+// too long, it gives the model prompts without their answers. So they get half of the model's
+// input, with three bytes for a token, which is less than texts have.
 const (
 	unknownInput  = 32_000 // tokens, if the server does not say
 	bytesOfToken  = 3
@@ -35,8 +35,9 @@ func inputLimit(m Model) int {
 	return unknownInput
 }
 
-// fitEarlier returns the newest turns that fit a model with an input of limit tokens, and how many it left out. The
-// oldest of them says to the model that some are missing. If the newest turn alone does not fit, it is shortened.
+// fitEarlier returns the newest turns that fit a model with an input of limit tokens, and how many
+// it left out. The oldest of them says to the model that some are missing. If the newest turn alone
+// does not fit, it is shortened.
 func fitEarlier(all []EarlierTurn, limit int) (fit []EarlierTurn, out int) {
 	room := limit / earlierShare * bytesOfToken
 	from := len(all)

@@ -31,7 +31,8 @@ func TestFitEarlier(t *testing.T) {
 		}
 		fit, left := fitEarlier(all, limit)
 		if len(fit) != tt.fit || left != tt.left {
-			t.Errorf("%s: got %d turns and %d left out, want %d and %d", name, len(fit), left, tt.fit, tt.left)
+			t.Errorf("%s: got %d turns and %d left out, want %d and %d", name, len(fit), left,
+				tt.fit, tt.left)
 			continue
 		}
 		size := 0
@@ -48,7 +49,8 @@ func TestFitEarlier(t *testing.T) {
 				name, size, limit, limit*bytesOfToken/earlierShare+300,
 			)
 		}
-		isTold := len(fit) > 0 && strings.Contains(fit[0].Prompt, "turns of this conversation are left out")
+		isTold := len(fit) > 0 &&
+			strings.Contains(fit[0].Prompt, "turns of this conversation are left out")
 		if isTold != (left > 0) {
 			t.Errorf("%s: the model is told of missing turns: %v, want %v", name, isTold, left > 0)
 		}

@@ -41,7 +41,8 @@ func newEditor(t testing.TB, more ...*tools.Tool) *editing {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	env := tools.Env{Root: r.workspace}
 	var list []Tool
-	for _, tool := range append([]*tools.Tool{builtIn("insert_edit_into_file"), builtIn("create_file"),
+	for _, tool := range append([]*tools.Tool{builtIn("insert_edit_into_file"),
+		builtIn("create_file"),
 		builtIn("replace_string_in_file"), builtIn("apply_patch"), builtIn("read_file")}, more...) {
 		i := slices.IndexFunc(list, func(t Tool) bool { return t.Name == tool.Name })
 		if i >= 0 { // a drop-in instead
@@ -98,7 +99,8 @@ func (e *editing) runSteps(steps ...step) []string {
 		if err != nil {
 			e.t.Error(err)
 		}
-		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: s.tool, Args: string(args)}}}
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: s.tool,
+			Args: string(args)}}}
 	})
 	e.mustTurn(e.t, "edit")
 	if len(answers) != len(steps) {
@@ -108,8 +110,8 @@ func (e *editing) runSteps(steps ...step) []string {
 }
 
 func replace(path, old, now string) step {
-	return step{tool: "replace_string_in_file", args: map[string]string{"filePath": path, "oldString": old,
-		"newString": now, "explanation": "a test"}}
+	return step{tool: "replace_string_in_file", args: map[string]string{"filePath": path,
+		"oldString": old, "newString": now, "explanation": "a test"}}
 }
 
 func TestEdits(t *testing.T) {
@@ -117,12 +119,15 @@ func TestEdits(t *testing.T) {
 	text := e.write("text", "one\ntwo\nthree\n")
 	fresh := filepath.Join(e.dir, "deep", "fresh é.txt")
 	answers := e.runSteps(
-		step{tool: "create_file", args: map[string]string{"filePath": fresh, "content": "hello\nworld\n"}},
+		step{tool: "create_file", args: map[string]string{"filePath": fresh,
+			"content": "hello\nworld\n"}},
 		replace(text, "two", "TWO"),
-		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "one\nTWO\nthree\nfour\n",
+		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text,
+			"code":        "one\nTWO\nthree\nfour\n",
 			"explanation": "a test"}},
 		step{tool: "apply_patch", args: map[string]string{"explanation": "a test",
-			"input": "*** Begin Patch\n*** Update File: " + text + "\n@@\n one\n-TWO\n+2\n three\n*** End Patch"}},
+			"input": "*** Begin Patch\n*** Update File: " + text +
+				"\n@@\n one\n-TWO\n+2\n three\n*** End Patch"}},
 	)
 	e.checkFile(fresh, "hello\nworld\n")
 	e.checkFile(text, "one\n2\nthree\nfour\n")
@@ -142,7 +147,8 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 
 	opens := func(name string, then func(env *tools.Env, path string) error) *tools.Tool {
 		return &tools.Tool{Name: name, Description: "Opens a file.", Parameters: parameters,
-			Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
+			Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result,
+				error) {
 				var in struct{ FilePath string }
 				if err := json.Unmarshal(args, &in); err != nil {
 					return tools.Result{}, err
@@ -151,10 +157,12 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 				if err != nil {
 					return tools.Result{}, err
 				}
-				env.Open("file://"+in.FilePath, "plaintext", string(text)) // a space is not escaped here
+				// a space is not escaped here
+				env.Open("file://"+in.FilePath, "plaintext", string(text))
 				env.Open(in.FilePath, "", string(text))
 
-				return tools.Result{Parts: []string{"opened"}}, errors.Join(err, then(env, in.FilePath))
+				return tools.Result{Parts: []string{"opened"}}, errors.Join(err,
+					then(env, in.FilePath))
 			}}
 	}
 	addLine := func(path, line string) (string, error) {
@@ -209,29 +217,34 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	}
 }
 
-// A drop-in in place of create_file answers as the document says: a dict, and a file synced. The model still gets to
-// see the file.
+// A drop-in in place of create_file answers as the document says: a dict, and a file synced. The
+// model still gets to see the file.
 func TestCreateFileThatIsADropIn(t *testing.T) {
 	e := newEditor(t, &tools.Tool{
-		Name: "create_file", Description: "Creates a file.", Parameters: builtIn("create_file").Parameters,
+		Name: "create_file", Description: "Creates a file.",
+		Parameters: builtIn("create_file").Parameters,
 		Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
 			var in struct{ FilePath, Content string }
 			if err := json.Unmarshal(args, &in); err != nil {
 				return tools.Result{}, err
 			}
 			if in.Content == "refuse" {
-				return tools.Result{Data: json.RawMessage(`{"result":"error","message":"no room"}`)}, nil
+				return tools.Result{Data: json.RawMessage(
+					`{"result":"error","message":"no room"}`)}, nil
 			}
 			in.Content = "// licence\n" + in.Content
 			err := os.WriteFile(in.FilePath, []byte(in.Content), 0o644)
 			env.Sync(in.FilePath, in.Content)
 			return tools.Result{Data: json.RawMessage(`{"result":"success"}`),
-				Written: []tools.Written{{Path: in.FilePath, Content: in.Content, Created: true}}}, err
+					Written: []tools.Written{{Path: in.FilePath, Content: in.Content,
+						Created: true}}},
+				err
 		},
 	})
 	path := filepath.Join(e.dir, "new.go")
 	create := func(content string) step {
-		return step{tool: "create_file", args: map[string]string{"filePath": path, "content": content}}
+		return step{tool: "create_file", args: map[string]string{"filePath": path,
+			"content": content}}
 	}
 	answers := e.runSteps(create("package x\n"), create("refuse"))
 	if want := "// licence\npackage x\n"; !strings.Contains(answers[0], want) {
@@ -273,14 +286,16 @@ func TestOutside(t *testing.T) {
 			"insert_edit_into_file":  {"filePath": path, "code": "x", "explanation": ""},
 			"replace_string_in_file": replace(path, "secret", "public").args,
 			"apply_patch": {"explanation": "",
-				"input": "*** Begin Patch\n*** Update File: " + path + "\n@@\n-secret\n+public\n*** End Patch"},
+				"input": "*** Begin Patch\n*** Update File: " + path +
+					"\n@@\n-secret\n+public\n*** End Patch"},
 		} {
 			steps = append(steps, step{tool: tool, args: args})
 		}
 		n := e.requestCount()
 		for i, a := range e.runSteps(steps...) {
 			if !strings.Contains(a, "outside") || strings.Contains(a, "skip") {
-				t.Errorf("%s of %s answered %q, want the reason", steps[i].tool, filepath.Base(path), a)
+				t.Errorf("%s of %s answered %q, want the reason", steps[i].tool,
+					filepath.Base(path), a)
 			}
 		}
 		for _, q := range e.requestsAfter(n) {
@@ -317,7 +332,8 @@ func TestTerminalIsAsked(t *testing.T) {
 	if result, _ := r.mustTurn(t, prompt); result.Text != "ran" || ran != 1 {
 		t.Errorf(`allowed: %q, want "ran", once`, result.Text)
 	}
-	if asked.Kind != Terminal || !asked.Ours || !slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) ||
+	if asked.Kind != Terminal || !asked.Ours ||
+		!slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) ||
 		asked.ConversationID == "" || asked.CallID == "" || asked.Message == "" {
 		t.Errorf("asked %+v, want a terminal's two commands with the ids of the call", asked)
 	}
@@ -331,7 +347,8 @@ func TestTerminalIsAsked(t *testing.T) {
 		if !strings.Contains(result.Text, want) ||
 			ran != 1 ||
 			e.call(t, "run_in_terminal").State != Failed {
-			t.Errorf("%s: %q, %v, want %q, one call and %v", name, result.Text, e.calls(), want, Failed)
+			t.Errorf("%s: %q, %v, want %q, one call and %v", name, result.Text, e.calls(), want,
+				Failed)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A turn's reasoning effort reaches the model, and one that the model does not take is refused before the turn.
+// A turn's reasoning effort reaches the model, and one that the model does not take is refused
+// before the turn.
 func TestEffort(t *testing.T) {
 	r := shared(t)
 	for _, tt := range []struct {
@@ -29,9 +30,10 @@ func TestEffort(t *testing.T) {
 		_, err := v.Turn(within(t), "hello", nil)
 		if tt.effort != "" && tt.want == "" {
 			refused, ok := errors.AsType[*EffortError](err)
-			if !ok || refused.Model != tt.model || !slices.Equal(refused.Known, tt.known) || r.requestCount() != n {
-				t.Errorf("%s with effort %q: got %v, want an error with %v and no request", tt.model, tt.effort, err,
-					tt.known)
+			if !ok || refused.Model != tt.model || !slices.Equal(refused.Known, tt.known) ||
+				r.requestCount() != n {
+				t.Errorf("%s with effort %q: got %v, want an error with %v and no request",
+					tt.model, tt.effort, err, tt.known)
 			}
 			continue
 		}
@@ -42,8 +44,10 @@ func TestEffort(t *testing.T) {
 		var body struct {
 			Effort string `json:"reasoning_effort"`
 		}
-		if err := json.Unmarshal(r.requestsAfter(n)[0].Body, &body); err != nil || body.Effort != tt.want {
-			t.Errorf("%s with effort %q: the model got %q, want %q", tt.model, tt.effort, body.Effort, tt.want)
+		if err := json.Unmarshal(r.requestsAfter(n)[0].Body, &body); err != nil ||
+			body.Effort != tt.want {
+			t.Errorf("%s with effort %q: the model got %q, want %q", tt.model, tt.effort,
+				body.Effort, tt.want)
 		}
 	}
 }

@@ -8,18 +8,19 @@ import (
 	"sync"
 )
 
-// Event is an event of a turn: a [Text], [Reasoning], [ToolCall], [Usage], [Window] or [Notice], each as a value. A
-// type switch tells them apart.
+// Event is an event of a turn: a [Text], [Reasoning], [ToolCall], [Usage], [Window] or [Notice],
+// each as a value. A type switch tells them apart.
 type Event interface{ event() }
 
-// Text is the next piece of the model's answer; the pieces together are [Turn].Text. The server sends them line by
-// line. A text that the server wants hidden is left out.
+// Text is the next piece of the model's answer; the pieces together are [Turn].Text. The server
+// sends them line by line. A text that the server wants hidden is left out.
 type Text struct {
 	Round int // of the turn, from 1; 0 in mode Ask
 	Delta string
 }
 
-// Reasoning is the next piece of the model's reasoning, which is no part of [Turn].Text. Round counts as in [Text].
+// Reasoning is the next piece of the model's reasoning, which is no part of [Turn].Text. Round
+// counts as in [Text].
 type Reasoning struct {
 	Round int
 	Delta string
@@ -51,23 +52,23 @@ type ToolCall struct {
 	Error   string // when failed
 }
 
-// Usage counts the tokens of the turn so far. Cached counts prompt tokens that came from the cache of the model's
-// endpoint. Each event replaces the one before; [Turn].Usage is the last.
+// Usage counts the tokens of the turn so far. Cached counts prompt tokens that came from the cache
+// of the model's endpoint. Each event replaces the one before; [Turn].Usage is the last.
 type Usage struct {
 	Prompt     int `json:"promptTokens"`
 	Completion int `json:"completionTokens"`
 	Cached     int `json:"cachedTokens"`
 }
 
-// Window says how full the model's context window is: Used of Limit tokens. A new event comes whenever one of the two
-// changes.
+// Window says how full the model's context window is: Used of Limit tokens. A new event comes
+// whenever one of the two changes.
 type Window struct {
 	Used  int `json:"totalUsedTokens"`
 	Limit int `json:"totalTokenLimit"`
 }
 
-// Notice is a message for people during a turn: of the server, or with severity "warning" of this client about a report
-// that can't be read.
+// Notice is a message for people during a turn: of the server, or with severity "warning" of this
+// client about a report that can't be read.
 type Notice struct {
 	Severity string `json:"severity"` // as in "warning"
 	Message  string `json:"message"`
@@ -173,7 +174,8 @@ func (p *progress) emit(e Event) {
 func (p *progress) report(data json.RawMessage) {
 	var r wireReport
 	if err := json.Unmarshal(data, &r); err != nil {
-		p.emit(Notice{"warning", fmt.Sprintf("the language server's progress can't be read: %v", err)})
+		p.emit(Notice{"warning", fmt.Sprintf("the language server's progress can't be read: %v",
+			err)})
 		return
 	}
 	if r.Kind == "end" {
@@ -238,8 +240,9 @@ func (p *progress) toolCall(round int, w wireToolCall) {
 		}
 	}
 	p.emit(ToolCall{
-		Round: round, ID: w.ID, Name: ourName(w.Name), Type: w.ToolType, State: w.Status, Input: w.Input,
-		Message: w.ProgressMessage, Result: strings.Join(result, "\n"), Error: string(w.Error),
+		Round: round, ID: w.ID, Name: ourName(w.Name), Type: w.ToolType, State: w.Status,
+		Input: w.Input, Message: w.ProgressMessage, Result: strings.Join(result, "\n"),
+		Error: string(w.Error),
 	})
 }
 
@@ -251,10 +254,11 @@ func (p *progress) outcome(ctx context.Context) error {
 	case p.last.CancellationReason != "":
 		return ErrCancelled
 	case e != nil:
-		return &TurnError{Message: e.Message, Code: e.Code, Reason: e.Reason, Filtered: e.ResponseIsFiltered,
-			Incomplete: e.ResponseIsIncomplete}
+		return &TurnError{Message: e.Message, Code: e.Code, Reason: e.Reason,
+			Filtered: e.ResponseIsFiltered, Incomplete: e.ResponseIsIncomplete}
 	case !p.ended:
-		return &TurnError{Message: "the language server ended the turn without saying how", Incomplete: true}
+		return &TurnError{Message: "the language server ended the turn without saying how",
+			Incomplete: true}
 	}
 	return nil
 }

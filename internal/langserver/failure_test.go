@@ -27,10 +27,12 @@ func TestFailingModel(t *testing.T) {
 		code  int
 		text  string
 	}{
-		"broken": {scriptmodel.Reply{Status: http.StatusInternalServerError, Text: "the model broke"}, 500,
+		"broken": {scriptmodel.Reply{Status: http.StatusInternalServerError,
+			Text: "the model broke"}, 500,
 			"500"},
 		"unauthorized": {scriptmodel.Reply{Status: http.StatusUnauthorized, Text: "no"}, 401, ""},
-		"quota":        {scriptmodel.Reply{Status: http.StatusPaymentRequired, Text: "no quota"}, 402, ""},
+		"quota": {scriptmodel.Reply{Status: http.StatusPaymentRequired, Text: "no quota"},
+			402, ""},
 		"too many": {scriptmodel.Reply{Status: http.StatusTooManyRequests,
 			Header: http.Header{"Retry-After": {"120"}}}, 429, ""},
 		"cut off": {scriptmodel.Reply{Text: "half a\nline more", Cut: true}, 0, ""},
@@ -45,14 +47,15 @@ func TestFailingModel(t *testing.T) {
 			if !ok {
 				t.Fatalf("ended with %v, want a TurnError", err)
 			}
-			if failed.Message == "" || strings.Contains(err.Error(), "\n") || failed.Code != tt.code ||
-				!strings.Contains(failed.Message, tt.text) {
+			if failed.Message == "" || strings.Contains(err.Error(), "\n") ||
+				failed.Code != tt.code || !strings.Contains(failed.Message, tt.text) {
 				t.Errorf("the error is %+v, want one line with %v and %q", failed, tt.code, tt.text)
 			}
 			r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
 				return scriptmodel.Reply{Text: "well again"}
 			})
-			if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "well again" {
+			if result, err := v.Turn(within(t), "again", nil); err != nil ||
+				result.Text != "well again" {
 				t.Errorf(`the next turn: %+v %v, want "well again"`, result, err)
 			}
 		})
@@ -89,7 +92,9 @@ func TestCancelInMidStream(t *testing.T) {
 	if !req.Aborted() {
 		t.Error("the request to the model went on, want it broken off")
 	}
-	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply { return scriptmodel.Reply{Text: "next"} })
+	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Text: "next"}
+	})
 	if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "next" {
 		t.Errorf(`the next turn: %+v %v, want "next"`, result, err)
 	}
@@ -126,7 +131,8 @@ func TestCancelInMidTool(t *testing.T) {
 			if want := []string{"slow running", "slow cancelled"}; !slices.Equal(e.calls(), want) {
 				t.Errorf("states %q, want %q", e.calls(), want)
 			}
-			if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "You said: again" {
+			if result, err := v.Turn(within(t), "again", nil); err != nil ||
+				result.Text != "You said: again" {
 				t.Errorf(`the next turn: %+v %v, want "You said: again"`, result, err)
 			}
 		})
@@ -150,7 +156,8 @@ func TestCancelInMidQuestion(t *testing.T) {
 		return Succeeded()
 	}))
 	v := r.NewConversation(ConversationOptions{})
-	if _, err := v.Turn(ctx, `call:run_in_terminal {"command":"ls"}`, nil); !errors.Is(err, ErrCancelled) {
+	if _, err := v.Turn(ctx, `call:run_in_terminal {"command":"ls"}`, nil); !errors.Is(err,
+		ErrCancelled) {
 		t.Errorf("ended with %v, want %v", err, ErrCancelled)
 	}
 	if ran {
@@ -163,7 +170,8 @@ func TestToolPastItsTimeout(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
 	r.offer(t, r.WorkspaceTool(&tools.Tool{
-		Name: "hangs", Description: "A tool of the tests.", Parameters: noParameters, Timeout: 10 * time.Millisecond,
+		Name: "hangs", Description: "A tool of the tests.", Parameters: noParameters,
+		Timeout: 10 * time.Millisecond,
 		Run: func(context.Context, *tools.Env, json.RawMessage) (tools.Result, error) {
 			<-over
 			return tools.Result{}, nil
@@ -182,7 +190,9 @@ func TestToolThatPanics(t *testing.T) {
 	r := shared(t)
 	breaks := r.WorkspaceTool(&tools.Tool{
 		Name: "breaks", Description: "A tool of the tests.", Parameters: noParameters,
-		Run: func(context.Context, *tools.Env, json.RawMessage) (tools.Result, error) { panic("oops") },
+		Run: func(context.Context, *tools.Env, json.RawMessage) (tools.Result, error) {
+			panic("oops")
+		},
 	}, tools.Env{})
 	r.offer(t, breaks, answeringTool("whole", "fine"))
 	result, e := r.mustTurn(t, "call:breaks\ncall:whole")
@@ -190,7 +200,8 @@ func TestToolThatPanics(t *testing.T) {
 	if !strings.Contains(result.Text, first) || !strings.HasSuffix(result.Text, last) {
 		t.Errorf("the model saw %q, want %q and at the end %q", result.Text, first, last)
 	}
-	if want := []string{"breaks running", "breaks error", "whole running", "whole completed"}; !slices.Equal(e.calls(),
+	if want := []string{"breaks running", "breaks error", "whole running",
+		"whole completed"}; !slices.Equal(e.calls(),
 		want) {
 		t.Errorf("states %q, want %q", e.calls(), want)
 	}
@@ -211,7 +222,8 @@ func TestLargeOutput(t *testing.T) {
 		!strings.HasSuffix(got.Result, "[2097152 more bytes were left out]") {
 		t.Errorf(
 			`%s with %d bytes: %q, want State %s, at most %d and "[2097152 more bytes were left out]" at its end`,
-			got.State, len(got.Result), got.Result[max(0, len(got.Result)-50):], Completed, maxOutput+100,
+			got.State, len(got.Result), got.Result[max(0, len(got.Result)-50):], Completed,
+			maxOutput+100,
 		)
 	}
 }
@@ -258,7 +270,8 @@ func TestServerKilled(t *testing.T) {
 	}
 	check := func(err error) {
 		t.Helper()
-		if dead, ok := errors.AsType[*DeadError](err); !ok || !strings.Contains(dead.How, "killed") ||
+		if dead, ok := errors.AsType[*DeadError](err); !ok ||
+			!strings.Contains(dead.How, "killed") ||
 			!strings.Contains(err.Error(), "the language server ended (signal: killed") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("ended with %v, want how it ended: killed", err)
@@ -314,7 +327,8 @@ func TestServerFrozen(t *testing.T) {
 	}
 	// A megabyte is more than its pipe holds.
 	_ = r.docs.update("file:///none", "")
-	if _, err := r.Complete(ctx, "/none.go", "go", strings.Repeat("x", 1<<20), Position{}); err == nil {
+	if _, err := r.Complete(ctx, "/none.go", "go", strings.Repeat("x", 1<<20),
+		Position{}); err == nil {
 		t.Error("a completion of a frozen server: no error, want one")
 	}
 	// Closing it, below, kills it in the end.

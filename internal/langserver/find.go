@@ -15,11 +15,12 @@ import (
 	"tapgw/internal/proc"
 )
 
-// EnvServer is the environment variable that names the language server's program, if the configuration does not name
-// one. A value that is not a program is an error.
+// EnvServer is the environment variable that names the language server's program, if the
+// configuration does not name one. A value that is not a program is an error.
 const EnvServer = "COPILOT_LANGUAGE_SERVER"
 
-// Values of [Found.Source]. For an editor's server it is the editor's name: JetBrains, VS Code, Neovim, ….
+// Values of [Found.Source]. For an editor's server it is the editor's name: JetBrains, VS Code,
+// Neovim, ….
 const (
 	SourceConfig  = "config"
 	SourceEnv     = EnvServer
@@ -30,8 +31,8 @@ const (
 // program is the language server's name.
 const program = "copilot-language-server"
 
-// Found is a language server on this machine: the absolute path of a program, or of a .js file for node, and the place
-// where [Find] found it.
+// Found is a language server on this machine: the absolute path of a program, or of a .js file for
+// node, and the place where [Find] found it.
 type Found struct {
 	Path   string
 	Source string
@@ -92,7 +93,8 @@ func (f finder) find(command string) (Found, error) {
 
 // installed returns the language server that `make runtime` has put below root, or "".
 func (f finder) installed(root string) string {
-	path := filepath.Join(root, ".runtime", "node_modules", "@github", program+"-"+f.platform(), program)
+	path := filepath.Join(root, ".runtime", "node_modules", "@github", program+"-"+f.platform(),
+		program)
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		return ""
 	}
@@ -113,8 +115,8 @@ type editor struct {
 	globs []string // the preferred ones first
 }
 
-// editors returns where editors install their language server: first the program for this machine, then the script
-// for node.
+// editors returns where editors install their language server: first the program for this machine,
+// then the script for node.
 func (f finder) editors() []editor {
 	data := cmp.Or(f.getenv("XDG_DATA_HOME"), filepath.Join(f.home, ".local", "share"))
 	jetbrains := []string{filepath.Join(data, "JetBrains", "*")}
@@ -123,7 +125,8 @@ func (f finder) editors() []editor {
 		support := filepath.Join(f.home, "Library", "Application Support")
 		jetbrains = []string{filepath.Join(support, "JetBrains", "*", "plugins")}
 		for _, apps := range []string{"/Applications", filepath.Join(f.home, "Applications")} {
-			xcode = append(xcode, filepath.Join(apps, "GitHub Copilot for Xcode.app", "Contents", "Resources", program))
+			xcode = append(xcode, filepath.Join(apps, "GitHub Copilot for Xcode.app", "Contents",
+				"Resources", program))
 		}
 	}
 	// below joins each directory with each tail.
@@ -139,29 +142,36 @@ func (f finder) editors() []editor {
 		return below([]string{filepath.Join(f.home, dir, "extensions", "github.copilot-*")},
 			"copilot-language-server/native/"+f.platform()+"/"+program, "dist/"+program,
 			"node_modules/@github/copilot-language-server-"+f.platform()+"/"+program,
-			"dist/language-server.js", "node_modules/@github/copilot-language-server/dist/language-server.js")
+			"dist/language-server.js",
+			"node_modules/@github/copilot-language-server/dist/language-server.js")
 	}
 	nvim := []string{filepath.Join(data, "nvim"), filepath.Join(data, "nvim-data")}
 	var plugins []string
 	for _, dir := range append(nvim, filepath.Join(f.home, ".vim")) {
-		plugins = append(plugins, below([]string{dir}, "lazy", "plugged", "site/pack/*/start", "pack/*/start")...)
+		plugins = append(plugins, below([]string{dir}, "lazy", "plugged", "site/pack/*/start",
+			"pack/*/start")...)
 	}
 	return []editor{
-		{"JetBrains", below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+program,
-			"github-copilot-intellij/copilot-agent/dist/language-server.js")},
+		{"JetBrains",
+			below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+
+				program,
+				"github-copilot-intellij/copilot-agent/dist/language-server.js")},
 		{"VS Code", code(".vscode")},
 		{"VS Code Insiders", code(".vscode-insiders")},
 		{"Cursor", code(".cursor")},
 		{"Neovim", slices.Concat(
 			below(nvim, "mason/bin/"+program),
-			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+program, "copilot.lua/copilot/js/language-server.js",
-				"copilot.vim/copilot-language-server/dist/language-server.js", "copilot.vim/dist/language-server.js"),
+			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+program,
+				"copilot.lua/copilot/js/language-server.js",
+				"copilot.vim/copilot-language-server/dist/language-server.js",
+				"copilot.vim/dist/language-server.js"),
 		)},
 		{"Xcode", xcode},
 	}
 }
 
-// newest returns the file with the highest version in its path, of the first pattern that matches any file.
+// newest returns the file with the highest version in its path, of the first pattern that matches
+// any file.
 func newest(globs []string) string {
 	for _, glob := range globs {
 		if !filepath.IsAbs(glob) { // the home directory is unknown

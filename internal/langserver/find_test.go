@@ -27,8 +27,10 @@ func TestFindOrder(t *testing.T) {
 	env := map[string]string{EnvServer: makeExecutable(t, dir, "env/server")}
 	onPath := makeExecutable(t, dir, "path/copilot-language-server")
 	f := finder{
-		getenv:     func(name string) string { return env[name] },
-		executable: func() (string, error) { return filepath.Join(dir, "app", "bin", "lsclient"), nil },
+		getenv: func(name string) string { return env[name] },
+		executable: func() (string, error) {
+			return filepath.Join(dir, "app", "bin", "lsclient"), nil
+		},
 		lookPath: func(name string) (string, error) {
 			if onPath == "" || name != program {
 				return "", errors.New("not found")
@@ -40,7 +42,8 @@ func TestFindOrder(t *testing.T) {
 	makeExecutable(t, dir, "app/bin/lsclient")
 	installed := makeExecutable(t, dir, "app/"+project)
 	makeExecutable(t, dir, "home/.vscode/extensions/github.copilot-1.9.0/dist/language-server.js")
-	vscode := makeExecutable(t, dir, "home/.vscode/extensions/github.copilot-1.10.0/dist/language-server.js")
+	vscode := makeExecutable(t, dir,
+		"home/.vscode/extensions/github.copilot-1.10.0/dist/language-server.js")
 	makeExecutable(
 		t,
 		dir,
@@ -56,7 +59,8 @@ func TestFindOrder(t *testing.T) {
 		dir,
 		"home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/dist/language-server.js",
 	)
-	nvim := makeExecutable(t, dir, "home/.local/share/nvim/lazy/copilot.lua/copilot/linux-x64/copilot-language-server")
+	nvim := makeExecutable(t, dir,
+		"home/.local/share/nvim/lazy/copilot.lua/copilot/linux-x64/copilot-language-server")
 	configured := makeExecutable(t, dir, "config/server")
 
 	steps := []struct {
@@ -74,7 +78,9 @@ func TestFindOrder(t *testing.T) {
 		{"JetBrains", strings.ReplaceAll(jetbrains, "2025.10", "2025.9"), func() {
 			_ = os.RemoveAll(filepath.Join(dir, "home/.local/share/JetBrains/GoLand2025.9"))
 		}},
-		{"JetBrains", script, func() { _ = os.RemoveAll(filepath.Join(dir, "home/.local/share/JetBrains")) }},
+		{"JetBrains", script, func() {
+			_ = os.RemoveAll(filepath.Join(dir, "home/.local/share/JetBrains"))
+		}},
 		{"VS Code", vscode, func() { _ = os.RemoveAll(filepath.Join(dir, "home/.vscode")) }},
 		{"Neovim", nvim, func() { _ = os.Remove(nvim) }},
 	}
@@ -98,8 +104,12 @@ func TestFindNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := finder{
-		getenv: func(string) string { return "" }, executable: func() (string, error) { return "", os.ErrNotExist },
-		lookPath: func(string) (string, error) { return makeExecutable(t, dir, "found/"+program), nil }, home: dir,
+		getenv: func(string) string {
+			return ""
+		}, executable: func() (string, error) { return "", os.ErrNotExist },
+		lookPath: func(string) (string, error) {
+			return makeExecutable(t, dir, "found/"+program), nil
+		}, home: dir,
 		system: "linux",
 	}
 	for name, want := range map[string]string{
@@ -127,7 +137,9 @@ func TestFindOnMac(t *testing.T) {
 		dir,
 		"Library/Application Support/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/darwin-arm64/copilot-language-server",
 	)
-	f := finder{getenv: func(string) string { return "" }, executable: exe, lookPath: none, home: dir, system: "darwin",
+	f := finder{getenv: func(string) string {
+		return ""
+	}, executable: exe, lookPath: none, home: dir, system: "darwin",
 		arch: "arm64"}
 	if found, err := f.find(""); err != nil || found.Path != mac {
 		t.Errorf("macOS: %+v %v, want no error and Path %v", found, err, mac)

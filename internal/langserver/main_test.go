@@ -57,17 +57,20 @@ func serveMCP(in io.Reader, out io.Writer) {
 		switch m.Method {
 		case "initialize":
 			result = object{
-				"protocolVersion": m.Params.ProtocolVersion, "capabilities": object{"tools": object{}},
-				"serverInfo": object{"name": "test", "version": "1"},
+				"protocolVersion": m.Params.ProtocolVersion,
+				"capabilities":    object{"tools": object{}},
+				"serverInfo":      object{"name": "test", "version": "1"},
 			}
 		case "tools/list":
 			// A schema without required: the server is not strict about these.
 			result = object{"tools": []any{object{
 				"name": "shout", "description": "Shouts.",
-				"inputSchema": object{"type": "object", "properties": object{"text": object{"type": "string"}}},
+				"inputSchema": object{"type": "object",
+					"properties": object{"text": object{"type": "string"}}},
 			}}}
 		case "tools/call":
-			result = object{"content": []any{object{"type": "text", "text": strings.ToUpper(m.Params.Arguments.Text)}}}
+			result = object{"content": []any{object{"type": "text",
+				"text": strings.ToUpper(m.Params.Arguments.Text)}}}
 		default:
 			result = object{}
 		}

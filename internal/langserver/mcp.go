@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// ErrMCPDisabled is the error of [Client.MCPServers] if the organisation of the signed-in user has switched MCP servers
-// off. The servers of [Options].MCP then do not run; everything else works.
+// ErrMCPDisabled is the error of [Client.MCPServers] if the organisation of the signed-in user has
+// switched MCP servers off. The servers of [Options].MCP then do not run; everything else works.
 var ErrMCPDisabled = errors.New("MCP servers are switched off by the organisation")
 
-// MCPState is the state of one MCP server of [Options].MCP, which the language server runs or connects to, and the
-// tools that it offers.
+// MCPState is the state of one MCP server of [Options].MCP, which the language server runs or
+// connects to, and the tools that it offers.
 type MCPState struct {
 	Name   string
 	Status string // as in "running"
@@ -21,8 +21,9 @@ type MCPState struct {
 // MCPServerTool is a tool of an MCP server, with its name there.
 type MCPServerTool struct{ Name, Description string }
 
-// MCPServers returns the MCP servers of [Options.MCP] and their states, or [ErrMCPDisabled]. The server applies the
-// organisation's policy from the start; this client knows it soon after the user has signed in.
+// MCPServers returns the MCP servers of [Options.MCP] and their states, or [ErrMCPDisabled]. The
+// server applies the organisation's policy from the start; this client knows it soon after the user
+// has signed in.
 func (c *Client) MCPServers(ctx context.Context) ([]MCPState, error) {
 	c.mu.Lock()
 	off := c.mcpOff
@@ -45,8 +46,8 @@ const (
 	MCPRestart MCPAction = "restart"
 )
 
-// ChangeMCP starts or stops an MCP server of [Options.MCP] and returns when that is done, also if the server runs or
-// has stopped already. The error says why it did not start.
+// ChangeMCP starts or stops an MCP server of [Options.MCP] and returns when that is done, also if
+// the server runs or has stopped already. The error says why it did not start.
 func (c *Client) ChangeMCP(ctx context.Context, server string, action MCPAction) error {
 	return c.call(ctx, "mcp/serverAction", object{"serverName": server, "action": action}, nil)
 }

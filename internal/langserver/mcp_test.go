@@ -73,7 +73,8 @@ func (r *rig) waitMCP(t testing.TB) {
 	t.Helper()
 	r.waitFor(t, func(ctx context.Context) (string, bool) {
 		servers, err := r.MCPServers(ctx)
-		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" &&
+		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" &&
+			servers[0].Status == "running" &&
 			slices.Equal(servers[0].Tools, []MCPServerTool{{"shout", "Shouts."}})
 		return fmt.Sprintf("MCP servers: %+v %v", servers, err), ok
 	})
@@ -114,6 +115,7 @@ func TestMCPSwitchedOff(t *testing.T) {
 		return fmt.Sprintf("%v %v", servers, err), errors.Is(err, ErrMCPDisabled)
 	})
 	if !strings.Contains(r.log.String(), "switched off by the organisation") {
-		t.Errorf("the log is %s, want a warning that the organisation switched it off", r.log.String())
+		t.Errorf("the log is %s, want a warning that the organisation switched it off",
+			r.log.String())
 	}
 }

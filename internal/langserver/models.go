@@ -31,8 +31,8 @@ type Model struct {
 	} `json:"-"`
 }
 
-// UnknownModelError is the error of a turn whose model the server does not list. ID is the model that was named; Known
-// has the ids that exist, in the server's order.
+// UnknownModelError is the error of a turn whose model the server does not list. ID is the model
+// that was named; Known has the ids that exist, in the server's order.
 type UnknownModelError struct {
 	ID    string
 	Known []string
@@ -60,17 +60,18 @@ func (e *EffortError) Error() string {
 		strings.Join(e.Known, ", "))
 }
 
-// Models asks the server for the models that the user may use, in the server's order. It also refreshes the list by
-// which turns check their model. No user signed in is [ErrNotSignedIn].
+// Models asks the server for the models that the user may use, in the server's order. It also
+// refreshes the list by which turns check their model. No user signed in is [ErrNotSignedIn].
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var list []struct {
 		Model
 		Capabilities struct {
 			Limits   struct{ MaxContextWindowTokens, MaxInputTokens, MaxOutputTokens int }
 			Supports struct {
-				Vision                       bool
-				ReasoningEfforts             []string
-				SupportsReasoningEffortLevel *bool // also false for one effort only; nil: an older server
+				Vision           bool
+				ReasoningEfforts []string
+				// also false for one effort only; nil: an older server
+				SupportsReasoningEffortLevel *bool
 			}
 		}
 	}
@@ -81,7 +82,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	for i, m := range list {
 		models[i] = m.Model
 		limits := m.Capabilities.Limits
-		models[i].Limits.Context, models[i].Limits.Output = limits.MaxContextWindowTokens, limits.MaxOutputTokens
+		models[i].Limits.Context, models[i].Limits.Output = limits.MaxContextWindowTokens,
+			limits.MaxOutputTokens
 		models[i].Limits.Input = limits.MaxInputTokens
 		models[i].Vision = m.Capabilities.Supports.Vision
 		switch can := m.Capabilities.Supports.SupportsReasoningEffortLevel; {
@@ -97,8 +99,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return models, nil
 }
 
-// DefaultModel returns the id of the model that is the default of chats, else of the first model. It returns false if
-// the list is empty.
+// DefaultModel returns the id of the model that is the default of chats, else of the first model.
+// It returns false if the list is empty.
 func DefaultModel(models []Model) (string, bool) {
 	for _, m := range models {
 		if m.Default {
@@ -111,8 +113,8 @@ func DefaultModel(models []Model) (string, bool) {
 	return models[0].ID, true
 }
 
-// model returns the model of a turn: the one with the id, or the default for "". It asks the server again only if the
-// known list lacks the id.
+// model returns the model of a turn: the one with the id, or the default for "". It asks the server
+// again only if the known list lacks the id.
 func (c *Client) model(ctx context.Context, id string) (Model, error) {
 	c.mu.Lock()
 	models := c.models

@@ -13,24 +13,27 @@ import (
 	"strings"
 )
 
-// Options configure a [Client] for its whole life. Only Workspace is required. Confirm, Gate and Open may be called
-// from several goroutines at the same time; the server waits for Confirm and Gate.
+// Options configure a [Client] for its whole life. Only Workspace is required. Confirm, Gate and
+// Open may be called from several goroutines at the same time; the server waits for Confirm and
+// Gate.
 type Options struct {
 	Command   string // the server: a program, or a script for node; "": see [Find]
 	Workspace string // absolute directory
-	// Trusted lets the workspace's own agents, prompts and files of .github/instructions take effect.
+	// Trusted lets the workspace's own agents, prompts and files of .github/instructions take
+	// effect.
 	Trusted bool
 	// TodoList gives the model a tool of the server, manage_todo_list, with which it keeps a list
 	// of its tasks.
 	TodoList bool
-	// NoInstructionFiles leaves out the files of .github/instructions, which the server reads wherever their symbolic
-	// links lead.
+	// NoInstructionFiles leaves out the files of .github/instructions, which the server reads
+	// wherever their symbolic links lead.
 	NoInstructionFiles bool
 	// Instructions are a text that the model gets with each turn, besides the files of
 	// .github/instructions. The server reads no other file of instructions. It may be "".
 	Instructions string
-	Version      string            // of this program; "": "dev"
-	Env          map[string]string // more variables for the server, which also gets GH_*, GITHUB_* and COPILOT_*
+	Version      string // of this program; "": "dev"
+	// more variables for the server, which also gets GH_*, GITHUB_* and COPILOT_*
+	Env map[string]string
 
 	Proxy      Proxy
 	Enterprise string // https URL of a GitHub Enterprise server; "": github.com
@@ -38,27 +41,28 @@ type Options struct {
 	MaxRounds  int                  // of tool calls in a turn, 1 to 500; 0: the server's 25
 	MCP        map[string]MCPServer // by name; the server runs them
 
-	// Confirm decides about the server's questions, see [Confirmation]. It allows by returning nil; the log has the
-	// text of an error. Without Confirm the client refuses all of them.
+	// Confirm decides about the server's questions, see [Confirmation]. It allows by returning nil;
+	// the log has the text of an error. Without Confirm the client refuses all of them.
 	Confirm func(ctx context.Context, q Confirmation) error
-	// Gate is asked before each call of a tool of [Client.SetTools]. If deny is not empty, the tool does not run
-	// and the model gets that reason. context is added to the tool's result. Nil: no gate.
+	// Gate is asked before each call of a tool of [Client.SetTools]. If deny is not empty, the tool
+	// does not run and the model gets that reason. context is added to the tool's result. Nil: no
+	// gate.
 	Gate func(ctx context.Context, call Invocation) (deny, context string)
 	// Open shows a web page to the user. Nil: the page is not shown.
 	Open func(url string)
 	Log  *slog.Logger // gets the server's messages; nil: no log
 }
 
-// Proxy says how the server connects to the network. The zero value leaves it to the environment (HTTPS_PROXY and its
-// like), which the server inherits.
+// Proxy says how the server connects to the network. The zero value leaves it to the environment
+// (HTTPS_PROXY and its like), which the server inherits.
 type Proxy struct {
 	URL      string // "": as the environment says
 	Auth     string // user:password; "": as URL says
 	Insecure bool   // certificates are not checked
 }
 
-// MCPServer is an MCP server that the language server starts by Command, or that runs at URL. Exactly one of the two
-// must be set. Env is for both.
+// MCPServer is an MCP server that the language server starts by Command, or that runs at URL.
+// Exactly one of the two must be set. Env is for both.
 type MCPServer struct {
 	Command []string // and its arguments
 	Env     map[string]string
@@ -83,7 +87,8 @@ func (o *Options) check() error {
 	}
 	if o.Enterprise != "" {
 		if u, err := url.Parse(o.Enterprise); err != nil || u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("enterprise server %q is not an https URL: the language server takes no other",
+			return fmt.Errorf(
+				"enterprise server %q is not an https URL: the language server takes no other",
 				o.Enterprise)
 		}
 	}
@@ -97,7 +102,8 @@ func (o *Options) check() error {
 
 type object = map[string]any
 
-// instructionDir is the directory of instructions that name the files that they are for. The server reads it.
+// instructionDir is the directory of instructions that name the files that they are for. The server
+// reads it.
 const instructionDir = ".github/instructions"
 
 // settings returns the settings for workspace/didChangeConfiguration.
@@ -106,14 +112,15 @@ func (o *Options) settings() object {
 	if o.Telemetry {
 		level = "all"
 	}
-	// Without instructionFileLocations the server would read .github/copilot-instructions.md by itself, of any size and
-	// through any symbolic link.
+	// Without instructionFileLocations the server would read .github/copilot-instructions.md by
+	// itself, of any size and through any symbolic link.
 	locations := []string{}
 	if o.Trusted && !o.NoInstructionFiles {
 		locations = append(locations, instructionDir)
 	}
 	copilot, agent := object{
-		"instructionFileLocations":  object{"locations": locations}, // the form that also older servers accept
+		// the form that also older servers accept
+		"instructionFileLocations":  object{"locations": locations},
 		"globalCopilotInstructions": o.Instructions,
 	}, object{}
 	if o.MaxRounds > 0 {

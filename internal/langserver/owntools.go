@@ -5,8 +5,8 @@ import "slices"
 // serverTools are the server's own tools that work with files. They follow symbolic links out of
 // the workspace and need no yes inside it, so [Start] removes them. A model has our tools of these
 // names, if any.
-var serverTools = []string{"read_file", "list_dir", "file_search", "grep_search", "semantic_search", "create_file",
-	"insert_edit_into_file", "replace_string_in_file", "apply_patch"}
+var serverTools = []string{"read_file", "list_dir", "file_search", "grep_search", "semantic_search",
+	"create_file", "insert_edit_into_file", "replace_string_in_file", "apply_patch"}
 
 // serverToolIDs returns the ids of serverTools. The server ignores those that it does not have.
 func serverToolIDs() []string {

@@ -35,7 +35,8 @@ func serverPath(t testing.TB) string {
 	}
 	path := finder{system: runtime.GOOS, arch: runtime.GOARCH}.installed(root)
 	if path == "" {
-		t.Fatalf("found no Copilot language server, want one for the tests: run `make runtime`, or set %s", EnvServer)
+		t.Fatalf(
+			"found no Copilot language server, want one for the tests: run `make runtime`, or set %s", EnvServer)
 	}
 	return path
 }

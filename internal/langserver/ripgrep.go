@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// envRipgrep names the ripgrep that the server searches with. Without it the server unpacks one of its own below
-	// [envUnpacked], in place, and takes whatever is there for whole: a server that ends meanwhile leaves a file
-	// that breaks the searches of every later one, an editor's too.
+	// envRipgrep names the ripgrep that the server searches with. Without it the server unpacks one
+	// of its own below [envUnpacked], in place, and takes whatever is there for whole: a server
+	// that ends meanwhile leaves a file that breaks the searches of every later one, an editor's
+	// too.
 	envRipgrep = "GITHUB_COPILOT_RIPGREP_PATH_OVERRIDE"
 	// envUnpacked names the directory in which the server has a directory pkg of its unpacked
 	// files. Default: ~/.cache.
 	envUnpacked = "PKG_NATIVE_CACHE_PATH"
 )
 
-// ripgrep returns the server's ripgrep. The searches of conversations are ours, so without an installed one it may be
-// a file that is no program; the server must only not unpack its own.
+// ripgrep returns the server's ripgrep. The searches of conversations are ours, so without an
+// installed one it may be a file that is no program; the server must only not unpack its own.
 func ripgrep() string {
 	if path, err := exec.LookPath("rg"); err == nil {
 		return path

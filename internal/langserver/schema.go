@@ -30,7 +30,8 @@ func StrictSchema(parameters json.RawMessage) json.RawMessage {
 	if json.Unmarshal(s["required"], &required) != nil || required == nil {
 		required = []string{}
 	}
-	s["type"], s["properties"], s["required"] = encode("object"), encode(properties), encode(required)
+	s["type"], s["properties"], s["required"] = encode("object"), encode(properties),
+		encode(required)
 	return encode(s)
 }
 

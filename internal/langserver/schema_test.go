@@ -35,7 +35,8 @@ func TestStrictSchema(t *testing.T) {
 			tool := Tool{Name: "t", Description: "d", Parameters: got,
 				Call: func(context.Context, Invocation) Outcome { return Outcome{} }}
 			if reason := check(tool); (reason == "") != (name != "no schema at all") {
-				t.Errorf("fit for the server: %q, want none: %v", reason, name != "no schema at all")
+				t.Errorf("fit for the server: %q, want none: %v", reason,
+					name != "no schema at all")
 			}
 		})
 	}
@@ -55,7 +56,8 @@ func normalJSON(t *testing.T, data []byte) string {
 }
 
 func FuzzStrictSchema(f *testing.F) {
-	f.Add([]byte(`{"type":"object","properties":{"a":{"type":["null","integer"]}},"required":["a"]}`))
+	f.Add(
+		[]byte(`{"type":"object","properties":{"a":{"type":["null","integer"]}},"required":["a"]}`))
 	f.Add([]byte(`{"properties":{"a":true,"b":{"enum":[1]}}}`))
 	f.Add([]byte(`null`))
 	f.Add([]byte(`{"properties":null}`))
@@ -76,8 +78,8 @@ func FuzzStrictSchema(f *testing.F) {
 		}
 		// The server reads names as they are, and so does this.
 		if err := jsonv2.Unmarshal(got, &s, jsontext.AllowDuplicateNames(true),
-			jsontext.AllowInvalidUTF8(true)); err != nil || s.Type != "object" || s.Properties == nil ||
-			s.Required == nil {
+			jsontext.AllowInvalidUTF8(true)); err != nil || s.Type != "object" ||
+			s.Properties == nil || s.Required == nil {
 			t.Fatalf("%s of %s: %v, want an object with properties and required", got, in, err)
 		}
 		for name, p := range s.Properties {

@@ -17,8 +17,8 @@ type SignIn struct {
 	State string // the server's word: OK, NotSignedIn, NotAuthorized, …
 }
 
-// Status asks the server who is signed in. The first call after [Start] waits for GitHub's answer. A user who is not
-// signed in is no error: SignIn.OK is false.
+// Status asks the server who is signed in. The first call after [Start] waits for GitHub's answer.
+// A user who is not signed in is no error: SignIn.OK is false.
 func (c *Client) Status(ctx context.Context) (SignIn, error) {
 	var s struct{ Status, User string }
 	if err := c.call(ctx, "checkStatus", nil, &s); err != nil {
@@ -29,16 +29,18 @@ func (c *Client) Status(ctx context.Context) (SignIn, error) {
 
 func signedIn(state string) bool { return state == "OK" || state == "MaybeOK" }
 
-// Device says how a person signs in: by typing Code into the page URL before Expires, a time from now, has passed.
+// Device says how a person signs in: by typing Code into the page URL before Expires, a time from
+// now, has passed.
 type Device struct {
 	Code    string
 	URL     string
 	Expires time.Duration
 }
 
-// Login signs a user in with GitHub's device flow and returns the GitHub login. It calls show once with the code and
-// the page for the person, but not if a user is signed in already, and waits until the person has signed in, the server
-// gives up or ctx ends. The server stores the sign-in, and editors on this machine share it.
+// Login signs a user in with GitHub's device flow and returns the GitHub login. It calls show once
+// with the code and the page for the person, but not if a user is signed in already, and waits
+// until the person has signed in, the server gives up or ctx ends. The server stores the sign-in,
+// and editors on this machine share it.
 func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err error) {
 	var in struct {
 		Status, User              string
@@ -58,7 +60,8 @@ func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err
 	if in.UserCode == "" {
 		return "", fmt.Errorf("signing in: the language server gave no code (%s)", in.Status)
 	}
-	show(Device{Code: in.UserCode, URL: in.VerificationURI, Expires: time.Duration(in.ExpiresIn) * time.Second})
+	show(Device{Code: in.UserCode, URL: in.VerificationURI,
+		Expires: time.Duration(in.ExpiresIn) * time.Second})
 	var done struct{ Status, User string }
 	if err := c.call(ctx, "workspace/executeCommand", in.Command, &done); err != nil {
 		return "", deviceFlowError(err)
@@ -80,8 +83,8 @@ func deviceFlowError(err error) error {
 	return err
 }
 
-// Logout signs the user out, also for editors on this machine. A sign-in by an environment variable such as
-// GH_COPILOT_TOKEN stays.
+// Logout signs the user out, also for editors on this machine. A sign-in by an environment variable
+// such as GH_COPILOT_TOKEN stays.
 func (c *Client) Logout(ctx context.Context) error {
 	return c.call(ctx, "signOut", nil, nil)
 }

@@ -30,14 +30,16 @@ func TestSignIn(t *testing.T) {
 	if s, err := r.Status(within(t)); err != nil || s.OK || s.State != "NotSignedIn" {
 		t.Fatalf(`at first: %+v %v, want "NotSignedIn"`, s, err)
 	}
-	_, err := r.NewConversation(ConversationOptions{Model: "scripted"}).Turn(within(t), "hello", nil)
+	_, err := r.NewConversation(ConversationOptions{Model: "scripted"}).Turn(within(t), "hello",
+		nil)
 	if !errors.Is(err, ErrNotSignedIn) {
 		t.Errorf("a turn: %v, want %v", err, ErrNotSignedIn)
 	}
 
 	// Denied, given up, and done.
 	r.cloud.Deny()
-	if _, err := r.Login(within(t), func(Device) {}); err == nil || !strings.HasPrefix(err.Error(), "signing in: ") ||
+	if _, err := r.Login(within(t), func(Device) {}); err == nil ||
+		!strings.HasPrefix(err.Error(), "signing in: ") ||
 		!strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "\n") {
 		t.Errorf(`denied: %v, want "signing in: " and "denied" in one line`, err)
 	}
@@ -54,7 +56,8 @@ func TestSignIn(t *testing.T) {
 	if err != nil || user != cloud.User {
 		t.Fatalf("signing in: %q %v, want %q", user, err, cloud.User)
 	}
-	if device.Code != cloud.UserCode || !strings.HasPrefix(device.URL, "https://github.com/") || device.Expires <= 0 {
+	if device.Code != cloud.UserCode || !strings.HasPrefix(device.URL, "https://github.com/") ||
+		device.Expires <= 0 {
 		t.Errorf(
 			"the person is shown %+v, want the code %v and an address of GitHub, for a time",
 			device, cloud.UserCode,
@@ -87,7 +90,9 @@ func TestSignIn(t *testing.T) {
 
 // With an enterprise server all requests go there.
 func TestEnterprise(t *testing.T) {
-	r := newRig(t, signedOut, func(o *Options, _ *cloud.Cloud) { o.Enterprise = "https://ghe.example" })
+	r := newRig(t, signedOut, func(o *Options, _ *cloud.Cloud) {
+		o.Enterprise = "https://ghe.example"
+	})
 	r.cloud.Approve()
 	user, err := r.Login(within(t), func(Device) {})
 	if err != nil || user != cloud.User {
@@ -109,7 +114,8 @@ func TestEnterprise(t *testing.T) {
 // A user without a subscription gets that reason, not "not signed in".
 func TestNotAuthorized(t *testing.T) {
 	r := newRig(t, func(_ *Options, c *cloud.Cloud) { c.Refuse(http.StatusForbidden) })
-	if s, err := r.Status(within(t)); err != nil || s.OK || s.State != "NotAuthorized" || s.User != cloud.User {
+	if s, err := r.Status(within(t)); err != nil || s.OK || s.State != "NotAuthorized" ||
+		s.User != cloud.User {
 		t.Errorf(`%+v %v, want "NotAuthorized" for %s`, s, err, cloud.User)
 	}
 	if _, _, err := r.turn(t, "hello"); !errors.Is(err, ErrNotSignedIn) {
@@ -121,8 +127,10 @@ func TestComplete(t *testing.T) {
 	r := shared(t)
 	r.cloud.SetCompletion(`return "hello"`)
 	const text = "package x\n\nfunc greeting() string {\n\t\n}\n"
-	list, err := r.Complete(within(t), r.workspace+"/x.go", "go", text, Position{Line: 3, Character: 1})
-	if err != nil || len(list) == 0 || !strings.Contains(list[0].Text, `return "hello"`) || list[0].Start.Line != 3 {
+	list, err := r.Complete(within(t), r.workspace+"/x.go", "go", text,
+		Position{Line: 3, Character: 1})
+	if err != nil || len(list) == 0 || !strings.Contains(list[0].Text, `return "hello"`) ||
+		list[0].Start.Line != 3 {
 		t.Errorf(`%+v %v, want one in line 3 with return "hello"`, list, err)
 	}
 	if len(r.docs.open) != 0 {

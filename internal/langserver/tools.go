@@ -14,8 +14,8 @@ import (
 	"tapgw/tools"
 )
 
-// maxTools is how many tools the server can offer to a model, including its own and those of MCP servers. With one
-// more, every turn fails.
+// maxTools is how many tools the server can offer to a model, including its own and those of MCP
+// servers. With one more, every turn fails.
 const maxTools = 128
 
 // Prefixes of the ids of tools: of those that a client has registered, and of the server's own.
@@ -24,20 +24,22 @@ const (
 	serverProvider = "copilot."
 )
 
-// Tool is one of our tools. The model may call it in all conversations of mode [Agent], several calls at the same time.
-// [Client.SetTools] registers it; name, description and parameters must have the form that package tools requires.
+// Tool is one of our tools. The model may call it in all conversations of mode [Agent], several
+// calls at the same time. [Client.SetTools] registers it; name, description and parameters must
+// have the form that package tools requires.
 type Tool struct {
 	Name        string
 	Description string
-	Parameters  json.RawMessage // in the server's strict form, see [StrictSchema]; nil: no parameters
+	// in the server's strict form, see [StrictSchema]; nil: no parameters
+	Parameters json.RawMessage
 	// Call runs the tool. It bounds its own time and recovers its own panics, as
 	// [tools.Tool.Call] does, and it must return soon after ctx ends: when the turn
 	// is cancelled or the server is gone.
 	Call func(ctx context.Context, call Invocation) Outcome
 }
 
-// Invocation is one call of a tool by the model. ConversationID and TurnID say for whom; Round counts the model's
-// rounds of calls within the turn; CallID is new for each call.
+// Invocation is one call of a tool by the model. ConversationID and TurnID say for whom; Round
+// counts the model's rounds of calls within the turn; CallID is new for each call.
 type Invocation struct {
 	Tool           string
 	Input          json.RawMessage // as the model sent it, not checked against the schema
@@ -47,8 +49,8 @@ type Invocation struct {
 	CallID         string
 }
 
-// Fault says why [Client.SetTools] left a tool out: its definition is wrong, its name is there twice, the server
-// refuses it, or there are too many tools.
+// Fault says why [Client.SetTools] left a tool out: its definition is wrong, its name is there
+// twice, the server refuses it, or there are too many tools.
 type Fault struct {
 	Tool   string
 	Reason string
@@ -91,11 +93,11 @@ func (r *registry) remove(name string) {
 	delete(r.byName, name)
 }
 
-// SetTools makes list the tools that the model may call. It registers the new and changed tools at the server and
-// removes the missing ones. The model's next request has them, also during a turn.
+// SetTools makes list the tools that the model may call. It registers the new and changed tools at
+// the server and removes the missing ones. The model's next request has them, also during a turn.
 //
-// faults names the tools that were left out because the server does not accept them; the others are registered.
-// After an error, the next SetTools completes this one.
+// faults names the tools that were left out because the server does not accept them; the others are
+// registered. After an error, the next SetTools completes this one.
 func (c *Client) SetTools(ctx context.Context, list []Tool) (faults []Fault, err error) {
 	r := &c.tools
 	r.updating.Lock()
@@ -179,7 +181,8 @@ func (r *registry) unregister(ctx context.Context, names []string) error {
 	for i, name := range names {
 		ids[i] = clientProvider + wireName(name) // the server ignores a name without it
 	}
-	if err := r.client.call(ctx, "conversation/unregisterTools", object{"toolIds": ids}, nil); err != nil {
+	if err := r.client.call(ctx, "conversation/unregisterTools", object{"toolIds": ids},
+		nil); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -189,8 +192,8 @@ func (r *registry) unregister(ctx context.Context, names []string) error {
 	return nil
 }
 
-// register registers tools at the server. The server refuses a whole list because of one tool; then register sends
-// each tool alone.
+// register registers tools at the server. The server refuses a whole list because of one tool; then
+// register sends each tool alone.
 func (r *registry) register(ctx context.Context, list []Tool) (faults []Fault, err error) {
 	list, faults, err = r.limitTools(ctx, list)
 	if err != nil || len(list) == 0 {
@@ -217,7 +220,9 @@ func (r *registry) register(ctx context.Context, list []Tool) (faults []Fault, e
 }
 
 // limitTools leaves out the tools over the server's limit.
-func (r *registry) limitTools(ctx context.Context, list []Tool) (fitting []Tool, faults []Fault, err error) {
+func (r *registry) limitTools(
+	ctx context.Context, list []Tool,
+) (fitting []Tool, faults []Fault, err error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -249,7 +254,8 @@ func (r *registry) limitTools(ctx context.Context, list []Tool) (fitting []Tool,
 // otherTools counts the tools of the server and of MCP servers.
 func (c *Client) otherTools(ctx context.Context) (n int, err error) {
 	var list []struct{ Type string }
-	if err := c.call(ctx, "conversation/registerTools", object{"tools": []any{}}, &list); err != nil {
+	if err := c.call(ctx, "conversation/registerTools", object{"tools": []any{}},
+		&list); err != nil {
 		return 0, err
 	}
 	for _, t := range list {
@@ -267,10 +273,12 @@ func (c *Client) otherTools(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// HideOwnTools hides from the model the tools that the server still has of its own, for the life of the server.
+// HideOwnTools hides from the model the tools that the server still has of its own, for the life of
+// the server.
 func (c *Client) HideOwnTools(ctx context.Context) error {
 	var list []struct{ Type, Name string }
-	if err := c.call(ctx, "conversation/registerTools", object{"tools": []any{}}, &list); err != nil {
+	if err := c.call(ctx, "conversation/registerTools", object{"tools": []any{}},
+		&list); err != nil {
 		return err
 	}
 	hidden := []any{}

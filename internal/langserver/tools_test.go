@@ -33,17 +33,25 @@ func TestEveryOutcomeIsTaken(t *testing.T) {
 		"unknown status":   {Outcome{Parts: []string{"a"}, Status: "done"}, Completed, "a"},
 		"JSON": {Succeeded(`{"content":"text","status":"success"}`), Completed,
 			`{"content":"text","status":"success"}`},
-		"a JSON list":      {Succeeded(`[{"type":"text","value":"x"}]`), Completed, `[{"type":"text","value":"x"}]`},
-		"markup":           {Succeeded("<b> & \u2028 é \x00 \x1b[31m"), Completed, "<b> & \u2028 é \x00 \x1b[31m"},
-		"not UTF-8":        {Succeeded("a\xff\xfeb"), Completed, "a\ufffd\ufffdb"},
-		"an error":         {FailedWith(errors.New("no such file")), Failed, failed + "no such file"},
+		"a JSON list": {Succeeded(`[{"type":"text","value":"x"}]`), Completed,
+			`[{"type":"text","value":"x"}]`},
+		"markup": {Succeeded("<b> & \u2028 é \x00 \x1b[31m"), Completed,
+			"<b> & \u2028 é \x00 \x1b[31m"},
+		"not UTF-8": {Succeeded("a\xff\xfeb"), Completed, "a\ufffd\ufffdb"},
+		"an error": {FailedWith(errors.New("no such file")), Failed, failed +
+			"no such file"},
 		"error, two parts": {Outcome{[]string{"a", "b"}, StatusError}, Failed, failed + "a\nb"},
-		"an empty error":   {FailedWith(errors.New("")), Failed, failed + "the tool failed and did not say why"},
-		"error, no parts":  {Outcome{Status: StatusError}, Failed, failed + "the tool failed and did not say why"},
-		"a timeout":        {FailedWith(context.DeadlineExceeded), Failed, failed + "context deadline exceeded"},
+		"an empty error": {FailedWith(errors.New("")), Failed, failed +
+			"the tool failed and did not say why"},
+		"error, no parts": {Outcome{Status: StatusError}, Failed, failed +
+			"the tool failed and did not say why"},
+		"a timeout": {FailedWith(context.DeadlineExceeded), Failed, failed +
+			"context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.offer(t, tool("answers", func(context.Context, Invocation) Outcome { return tt.outcome }))
+			r.offer(t, tool("answers", func(context.Context, Invocation) Outcome {
+				return tt.outcome
+			}))
 			n := r.requestCount()
 			_, e := r.mustTurn(t, "call:answers")
 			if call := e.call(t, "answers"); call.State != tt.state {
@@ -121,8 +129,10 @@ func TestBadToolsAreNamed(t *testing.T) {
 	bad.Parameters = []byte(`{"type":"object","properties":{"a":{"type":"string"}},"required":[]}`)
 	mute := answeringTool("mute", "x")
 	mute.Description = ""
-	faults, err := r.SetTools(within(t), []Tool{answeringTool("good", "1"), bad, mute, answeringTool("bad name!", "x"),
-		answeringTool("also_good", "2"), answeringTool("good", "3"), {Name: "empty", Description: "d"}})
+	faults, err := r.SetTools(within(t), []Tool{answeringTool("good", "1"), bad, mute,
+		answeringTool("bad name!", "x"),
+		answeringTool("also_good", "2"), answeringTool("good", "3"),
+		{Name: "empty", Description: "d"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +161,8 @@ func TestServersOwnRefusal(t *testing.T) {
 	r := shared(t)
 	r.offer(t, answeringTool("first", "old"))
 	list := []Tool{answeringTool("first", "new"), answeringTool("second", "2")}
-	list[0].Parameters = []byte(`{"type":"object","properties":{},"required":[1]}`) // check has not seen this schema
+	// check has not seen this schema
+	list[0].Parameters = []byte(`{"type":"object","properties":{},"required":[1]}`)
 	r.tools.updating.Lock()
 	faults, err := r.tools.register(within(t), list)
 	r.tools.updating.Unlock()
@@ -187,16 +198,21 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 		return Succeeded(fmt.Sprint(step))
 	})
 	set := func(wantFaults int, list ...Tool) {
-		if faults, err := r.SetTools(context.Background(), list); err != nil || len(faults) != wantFaults {
+		if faults, err := r.SetTools(context.Background(), list); err != nil ||
+			len(faults) != wantFaults {
 			t.Errorf("step %d: %v %v, want no error and %v of them", step, faults, err, wantFaults)
 		}
 	}
 	steps = []func(Tool){
-		func(stay Tool) { set(0, stay, described("first", "one")) },                             // added
-		func(stay Tool) { set(0, stay, described("first", "two")) },                             // another definition
-		func(stay Tool) { set(0, stay, described("first", "two"), described("second", "one")) }, // one more
-		func(stay Tool) { set(1, stay, described("second", "one"), broken) },                    // one gone, one broken
-		func(stay Tool) { set(0, stay) },                                                        // all gone
+		// added
+		func(stay Tool) { set(0, stay, described("first", "one")) },
+		// another definition
+		func(stay Tool) { set(0, stay, described("first", "two")) },
+		// one more
+		func(stay Tool) { set(0, stay, described("first", "two"), described("second", "one")) },
+		// one gone, one broken
+		func(stay Tool) { set(1, stay, described("second", "one"), broken) },
+		func(stay Tool) { set(0, stay) }, // all gone
 	}
 	r.offer(t, stay)
 	r.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
@@ -254,7 +270,8 @@ func TestServersOwnToolsAreGone(t *testing.T) {
 		}
 	}
 	var list []Tool
-	for _, name := range []string{"read_file", "list_dir", "file_search", "grep_search", "create_file",
+	for _, name := range []string{"read_file", "list_dir", "file_search", "grep_search",
+		"create_file",
 		"insert_edit_into_file", "apply_patch"} {
 		list = append(list, answeringTool(name, "ours "+name))
 	}
@@ -317,7 +334,8 @@ func TestGate(t *testing.T) {
 	verdict := func(deny, added string) {
 		r.set(func() {
 			r.gate = func(_ context.Context, call Invocation) (string, string) {
-				if call.Tool != "gated" || string(call.Input) != `{"text":"x"}` || call.ConversationID == "" {
+				if call.Tool != "gated" || string(call.Input) != `{"text":"x"}` ||
+					call.ConversationID == "" {
 					t.Errorf("asked about %+v, want the call of gated with its conversation", call)
 				}
 				if deny == "panic" {
@@ -336,12 +354,14 @@ func TestGate(t *testing.T) {
 		{"", "", Completed, "ran", 1},
 		{"", "mind the step", Completed, "ran\nmind the step", 1},
 		{"the build is red", "", Failed, "Tool call failed with error: the build is red", 0},
-		{"panic", "", Failed, "Tool call failed with error: gated was not allowed: the gate broke down", 0},
+		{"panic", "", Failed,
+			"Tool call failed with error: gated was not allowed: the gate broke down", 0},
 	} {
 		verdict(tt.deny, tt.added)
 		ran = 0
 		result, e := r.mustTurn(t, `call:gated {"text":"x"}`)
-		if state := e.call(t, "gated").State; result.Text != tt.model || ran != tt.runs || state != tt.state {
+		if state := e.call(t, "gated").State; result.Text != tt.model || ran != tt.runs ||
+			state != tt.state {
 			t.Errorf(
 				"deny %q, context %q: the model saw %q, %s, ran %d times, want %q, %s and %d runs",
 				tt.deny, tt.added, result.Text, state, ran, tt.model, tt.state, tt.runs,

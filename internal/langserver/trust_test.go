@@ -57,9 +57,12 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// Instructions and the limit of rounds can change between turns, and the server's MCP servers go on.
+// Instructions and the limit of rounds can change between turns, and the server's MCP servers go
+// on.
 func TestConfigure(t *testing.T) {
-	r := newRig(t, withMCP(t), func(o *Options, _ *cloud.Cloud) { o.Instructions = "Speak plainly." })
+	r := newRig(t, withMCP(t), func(o *Options, _ *cloud.Cloud) {
+		o.Instructions = "Speak plainly."
+	})
 	r.set(func() { r.confirm = func(context.Context, Confirmation) error { return nil } })
 	r.waitMCP(t)
 	r.mustTurn(t, "hello")
@@ -70,20 +73,25 @@ func TestConfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, _, err := r.turn(t, `call:mcp_tiny_shout {"text":"hey"}`)
-	if failed, ok := errors.AsType[*TurnError](err); !ok || failed.Code != CodeTooManyRounds || result.Rounds != 1 {
-		t.Errorf("a turn with a limit of one round ended with %v after %d, want too many rounds after 1", err,
-			result.Rounds)
+	if failed, ok := errors.AsType[*TurnError](err); !ok || failed.Code != CodeTooManyRounds ||
+		result.Rounds != 1 {
+		t.Errorf(
+			"a turn with a limit of one round ended with %v after %d, want too many rounds after 1",
+			err, result.Rounds)
 	}
 	if err := r.SetMaxRounds(0); err != nil {
 		t.Fatal(err)
 	}
 	result, e := r.mustTurn(t, `call:mcp_tiny_shout {"text":"hey"}`)
 	if result.Rounds != 2 || result.Text != "HEY" {
-		t.Errorf("got %d rounds and %v, want 2 rounds with a tool of the MCP server", result.Rounds, e)
+		t.Errorf("got %d rounds and %v, want 2 rounds with a tool of the MCP server", result.Rounds,
+			e)
 	}
-	first, last := string(r.cloud.Requests()[0].Body), string(r.cloud.Requests()[r.requestCount()-1].Body)
+	first, last := string(r.cloud.Requests()[0].Body),
+		string(r.cloud.Requests()[r.requestCount()-1].Body)
 	if strings.Count(first, "Speak plainly.") != 1 || strings.Count(last, "Rhyme.") != 1 ||
 		strings.Contains(last, "Speak plainly.") {
-		t.Errorf("the requests are %.500s, then %.500s, want the instructions of each time once", first, last)
+		t.Errorf("the requests are %.500s, then %.500s, want the instructions of each time once",
+			first, last)
 	}
 }

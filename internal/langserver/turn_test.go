@@ -75,19 +75,23 @@ func TestTurnWithTool(t *testing.T) {
 	v := r.NewConversation(ConversationOptions{ID: "the-conversation"})
 	defer func() { _ = v.Close(within(t)) }()
 	e := &events{}
-	result, err := v.Turn(within(t), `call:echo_tool {"text":"<hi> & é","n":12345678901234567890,"a":[1.50]}`, e.add)
+	result, err := v.Turn(within(t),
+		`call:echo_tool {"text":"<hi> & é","n":12345678901234567890,"a":[1.50]}`, e.add)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const input = `{"text":"<hi> & é","n":12345678901234567000,"a":[1.5]}` // through JavaScript's numbers
-	if string(got.Input) != input || got.ConversationID != "the-conversation" || got.Tool != "echo_tool" ||
-		got.CallID == "" || got.TurnID != result.ID || got.Round != 1 {
-		t.Errorf("the call is %+v, want echo_tool with %s in round 1 of turn %s", got, input, result.ID)
+	// through JavaScript's numbers
+	const input = `{"text":"<hi> & é","n":12345678901234567000,"a":[1.5]}`
+	if string(got.Input) != input || got.ConversationID != "the-conversation" ||
+		got.Tool != "echo_tool" || got.CallID == "" || got.TurnID != result.ID || got.Round != 1 {
+		t.Errorf("the call is %+v, want echo_tool with %s in round 1 of turn %s", got, input,
+			result.ID)
 	}
 	if want := "one " + input + "\ntwo"; result.Text != want {
 		t.Errorf("text %q, want %q", result.Text, want)
 	}
-	if want := []string{"echo_tool running", "echo_tool completed"}; !slices.Equal(e.calls(), want) {
+	if want := []string{"echo_tool running", "echo_tool completed"}; !slices.Equal(e.calls(),
+		want) {
 		t.Errorf("states %q, want %q", e.calls(), want)
 	}
 	if call := e.call(t, "echo_tool"); call.ID != got.CallID || call.Type != "client" ||
@@ -96,7 +100,8 @@ func TestTurnWithTool(t *testing.T) {
 	}
 	// The model remembers.
 	n := r.requestCount()
-	if result, err = v.Turn(within(t), "again", nil); err != nil || result.Text != "You said: again" {
+	if result, err = v.Turn(within(t), "again", nil); err != nil ||
+		result.Text != "You said: again" {
 		t.Errorf("the second turn: %+v, %v, want You said: again", result, err)
 	}
 	if req := r.requestsAfter(n)[0]; req.LastResult() == "" {
@@ -130,9 +135,10 @@ func TestTurnThatAsks(t *testing.T) {
 func TestModels(t *testing.T) {
 	r := shared(t)
 	models, err := r.Models(within(t))
-	if err != nil || len(models) < 2 || models[0].ID != "scripted" || models[0].Limits.Context != 128000 ||
-		models[0].Name != "Test scripted" {
-		t.Fatalf("the models are %+v, %v, want two or more with scripted, of 128000 tokens, first", models, err)
+	if err != nil || len(models) < 2 || models[0].ID != "scripted" ||
+		models[0].Limits.Context != 128000 || models[0].Name != "Test scripted" {
+		t.Fatalf("the models are %+v, %v, want two or more with scripted, of 128000 tokens, first",
+			models, err)
 	}
 	if id, ok := DefaultModel(models); !ok || id != "gpt-4.1" {
 		t.Errorf("default %s, want %q", id, "gpt-4.1")
@@ -158,7 +164,8 @@ func TestModels(t *testing.T) {
 	if _, unknown := errors.AsType[*UnknownModelError](v.SetModel(within(t), "gpt-99")); !unknown {
 		t.Error("an unknown model was taken, want an UnknownModelError")
 	}
-	if result, err := v.Turn(within(t), "hello", nil); err != nil || result.Model != "Test scripted" {
+	if result, err := v.Turn(within(t), "hello", nil); err != nil ||
+		result.Model != "Test scripted" {
 		t.Errorf("after an unknown model was refused: %+v %v, want Test scripted", result, err)
 	}
 }
@@ -193,7 +200,8 @@ func TestTwoConversations(t *testing.T) {
 	all.Wait()
 }
 
-// Turns of one conversation run one after the other, because the server would lose the end of the earlier one.
+// Turns of one conversation run one after the other, because the server would lose the end of the
+// earlier one.
 func TestTurnsOfOneConversationWait(t *testing.T) {
 	r := shared(t)
 	gate := make(chan struct{})
@@ -244,8 +252,8 @@ func TestEarlierTurns(t *testing.T) {
 		"few": {[]EarlierTurn{{"first prompt", "first answer"}, {"second prompt", "second answer"}},
 			[]string{"user: first prompt", "assistant: first answer", "assistant: second answer"},
 			[]string{"left out"}, ""},
-		"many": {slices.Concat([]EarlierTurn{{"oldest", "eldest"}}, slices.Repeat([]EarlierTurn{{long, long}}, 20),
-			[]EarlierTurn{{"newest", "newer"}}),
+		"many": {slices.Concat([]EarlierTurn{{"oldest", "eldest"}},
+			slices.Repeat([]EarlierTurn{{long, long}}, 20), []EarlierTurn{{"newest", "newer"}}),
 			[]string{
 				"user: newest",
 				"assistant: newer",
@@ -283,8 +291,10 @@ func TestEarlierTurns(t *testing.T) {
 		if _, err := v.Turn(within(t), "and then?", nil); err != nil {
 			t.Fatalf("%s: the next turn: got %v, want no error", name, err)
 		}
-		if got := r.requestsAfter(before)[0].Messages; !strings.Contains(fmt.Sprint(got), "what now?") {
-			t.Errorf("%s: the next turn's request has %v, want the prompt of the turn before in it", name, got)
+		if got := r.requestsAfter(before)[0].Messages; !strings.Contains(fmt.Sprint(got),
+			"what now?") {
+			t.Errorf("%s: the next turn's request has %v, want the prompt of the turn before in it",
+				name, got)
 		}
 	}
 }

@@ -15,12 +15,13 @@ import (
 // This file keeps the server's open documents equal to the files on disk while one of our tools
 // works on them.
 
-// wholeFile are the tools whose answer is the file's new text: a drop-in in their place may have written another one
-// than the model sent.
+// wholeFile are the tools whose answer is the file's new text: a drop-in in their place may have
+// written another one than the model sent.
 var wholeFile = []string{"insert_edit_into_file", "create_file"}
 
-// WorkspaceTool makes a [Tool] from a tool of package tools, which gets a copy of env. Files that the tool opens are
-// open at the server until the call ends, and the server gets the new text of open files that the tool writes.
+// WorkspaceTool makes a [Tool] from a tool of package tools, which gets a copy of env. Files that
+// the tool opens are open at the server until the call ends, and the server gets the new text of
+// open files that the tool writes.
 func (c *Client) WorkspaceTool(t *tools.Tool, env tools.Env) Tool {
 	return Tool{
 		Name: t.Name, Description: t.Description, Parameters: t.Parameters,
@@ -66,8 +67,8 @@ func outcome(tool string, r tools.Result) Outcome {
 	return Succeeded(r.Parts...)
 }
 
-// dictMessage returns the message of a result of the form {"result": "success" or "error", "message": "…"}. Any
-// other JSON is its own message.
+// dictMessage returns the message of a result of the form {"result": "success" or "error",
+// "message": "…"}. Any other JSON is its own message.
 func dictMessage(data json.RawMessage) (message string, failed bool) {
 	var d struct {
 		Result  string
@@ -97,7 +98,8 @@ type callDocuments struct {
 }
 
 // wrap returns open and sync for the tool, which notify the server and then the given functions.
-func (d *callDocuments) wrap(open func(uri, language, text string), sync func(path, content string)) (
+func (d *callDocuments) wrap(open func(uri, language, text string),
+	sync func(path, content string)) (
 	func(uri, language, text string), func(path, content string)) {
 	return func(uri, language, text string) {
 			d.open(uri, language, text)
@@ -127,7 +129,8 @@ func (d *callDocuments) open(uri, language, text string) {
 	}
 }
 
-// normalURI returns the URI of a file as [fileURI] writes it, so that opening and writing name the same document.
+// normalURI returns the URI of a file as [fileURI] writes it, so that opening and writing name the
+// same document.
 func normalURI(uri string) string {
 	if filepath.IsAbs(uri) {
 		return fileURI(uri)

@@ -9,18 +9,19 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression that compiles at its first use. It is safe for concurrent use, as [regexp.Regexp] is.
-// Make one with [New]; the zero value panics.
+// Regexp is a regular expression that compiles at its first use. It is safe for concurrent use, as
+// [regexp.Regexp] is. Make one with [New]; the zero value panics.
 type Regexp struct {
 	expr string
 	once sync.Once // guards re
 	re   *regexp.Regexp
 }
 
-// New returns the regular expression expr, in the syntax of package regexp, without compiling it. Its first use panics
-// if expr does not compile, so expr must not come from a user.
+// New returns the regular expression expr, in the syntax of package regexp, without compiling it.
+// Its first use panics if expr does not compile, so expr must not come from a user.
 func New(expr string) *Regexp {
-	// The compiler inlines this, so that a variable of a package has its value without code at start.
+	// The compiler inlines this, so that a variable of a package has its value without code at
+	// start.
 	return &Regexp{expr: expr}
 }
 

@@ -30,12 +30,15 @@ func TestMethods(t *testing.T) {
 	}
 	up := strings.ToUpper
 	same("FindAll", r.FindAll([]byte(text), -1), want.FindAll([]byte(text), -1))
-	same("FindAllStringSubmatch", r.FindAllStringSubmatch(text, 2), want.FindAllStringSubmatch(text, 2))
-	same("FindAllStringSubmatchIndex", r.FindAllStringSubmatchIndex(text, 2), want.FindAllStringSubmatchIndex(text, 2))
+	same("FindAllStringSubmatch", r.FindAllStringSubmatch(text, 2),
+		want.FindAllStringSubmatch(text, 2))
+	same("FindAllStringSubmatchIndex", r.FindAllStringSubmatchIndex(text, 2),
+		want.FindAllStringSubmatchIndex(text, 2))
 	same("FindIndex", r.FindIndex([]byte(text)), want.FindIndex([]byte(text)))
 	same("FindString", r.FindString(text), want.FindString(text))
 	same("FindStringSubmatch", r.FindStringSubmatch(text), want.FindStringSubmatch(text))
 	same("MatchString", r.MatchString(text), want.MatchString(text))
 	same("ReplaceAllString", r.ReplaceAllString(text, "$2$1"), want.ReplaceAllString(text, "$2$1"))
-	same("ReplaceAllStringFunc", r.ReplaceAllStringFunc(text, up), want.ReplaceAllStringFunc(text, up))
+	same("ReplaceAllStringFunc", r.ReplaceAllStringFunc(text, up),
+		want.ReplaceAllStringFunc(text, up))
 }

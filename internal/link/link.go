@@ -177,7 +177,8 @@ func (c *Conn) Write(_ context.Context, _ websocket.MessageType, data []byte) er
 	defer func() {
 		if fault := recover(); fault != nil {
 			c.peer.on.Panic(fault)
-			c.peer.end(websocket.CloseError{Code: websocket.StatusInternalError, Reason: "the gateway failed"})
+			c.peer.end(websocket.CloseError{Code: websocket.StatusInternalError,
+				Reason: "the gateway failed"})
 			c.receiver.Closed()
 		}
 	}()

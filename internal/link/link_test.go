@@ -92,7 +92,8 @@ func TestMessagesKeepTheirOrder(t *testing.T) {
 	}
 	sending.Wait()
 	if err := c.CloseNow(); err != nil || e.closing.Load() != 1 || e.slow.Load() != 0 {
-		t.Errorf("got %v, %d closings, %d slow; want nil, 1, 0", err, e.closing.Load(), e.slow.Load())
+		t.Errorf("got %v, %d closings, %d slow; want nil, 1, 0", err, e.closing.Load(),
+			e.slow.Load())
 	}
 }
 
@@ -108,7 +109,8 @@ func TestGatewayGetsOneMessageAtATime(t *testing.T) {
 	}
 	writing.Wait()
 	if len(e.messages) != 8000 || e.overlaps.Load() != 0 {
-		t.Errorf("got %d messages, %d of them beside another; want 8000 and 0", len(e.messages), e.overlaps.Load())
+		t.Errorf("got %d messages, %d of them beside another; want 8000 and 0", len(e.messages),
+			e.overlaps.Load())
 	}
 }
 
@@ -169,7 +171,8 @@ func TestSlowProviderIsCutOff(t *testing.T) {
 	e.peer.Flush()
 	e.send("after")
 	if e.slow.Load() != 1 || e.closing.Load() != 1 || e.closed.Load() != 1 {
-		t.Errorf("got %d slow, %d closing, %d closed, want 1 of each", e.slow.Load(), e.closing.Load(), e.closed.Load())
+		t.Errorf("got %d slow, %d closing, %d closed, want 1 of each", e.slow.Load(),
+			e.closing.Load(), e.closed.Load())
 	}
 	if _, _, err := c.Read(t.Context()); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want %v", err, io.EOF)
@@ -188,12 +191,15 @@ func TestPanicEndsTheConnection(t *testing.T) {
 	if got := read(t.Context(), c); got != "before" {
 		t.Errorf("got %q, want what was queued before", got)
 	}
-	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusInternalError {
-		t.Errorf("got %v, want that the connection ended with %v", err, websocket.StatusInternalError)
+	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(
+		err) != websocket.StatusInternalError {
+		t.Errorf("got %v, want that the connection ended with %v", err,
+			websocket.StatusInternalError)
 	}
-	if len(e.faults) == 0 || e.faults[0] != "broken" || e.closing.Load() != 1 || e.closed.Load() == 0 {
-		t.Errorf("told of %v, %d closing, %d closed; want the fault, 1, and at least 1", e.faults, e.closing.Load(),
-			e.closed.Load())
+	if len(e.faults) == 0 || e.faults[0] != "broken" || e.closing.Load() != 1 ||
+		e.closed.Load() == 0 {
+		t.Errorf("told of %v, %d closing, %d closed; want the fault, 1, and at least 1", e.faults,
+			e.closing.Load(), e.closed.Load())
 	}
 }
 

@@ -49,7 +49,8 @@ var parser = goldmark.New(goldmark.WithExtensions(extension.Table, extension.Str
 func (r Renderer) Render(source string) string {
 	src := []byte(clean(source))
 	w := writer{r, src}
-	return strings.Join(w.blocks(parser.Parse(text.NewReader(src)), max(r.Width, minWidth), 0, false), "\n")
+	return strings.Join(w.blocks(parser.Parse(text.NewReader(src)), max(r.Width, minWidth), 0,
+		false), "\n")
 }
 
 // clean removes the characters that a terminal obeys, and the characters that change the direction
@@ -102,7 +103,8 @@ func (w writer) block(n ast.Node, width, depth int) []string {
 	case *ast.HTMLBlock:
 		return strings.Split(strings.TrimRight(w.lines(n.Lines()), "\n"), "\n")
 	case *ast.Blockquote:
-		return indent(w.blocks(n, width-2, depth+1, false), w.paint(dim, "│")+" ", w.paint(dim, "│")+" ")
+		return indent(w.blocks(n, width-2, depth+1, false), w.paint(dim, "│")+" ",
+			w.paint(dim, "│")+" ")
 	case *ast.List:
 		return w.list(n, width, depth)
 	case *extast.Table:
@@ -144,7 +146,8 @@ func (w writer) list(n *ast.List, width, depth int) (lines []string) {
 			lines = append(lines, "")
 		}
 		space := strings.Repeat(" ", ansi.StringWidth(mark))
-		lines = append(lines, indent(w.blocks(item, width-len(space), depth+1, n.IsTight), mark, space)...)
+		lines = append(lines, indent(w.blocks(item, width-len(space), depth+1, n.IsTight), mark,
+			space)...)
 	}
 	return lines
 }

@@ -17,10 +17,12 @@ func TestRender(t *testing.T) {
 		{"loose list", "- a\n\n- b", "• a\n\n• b"},
 		{"tasks", "- [x] a\n- [ ] b", "• ☑ a\n• ☐ b"},
 		{"quote", "> a\n>\n> b", "│ a\n│\n│ b"},
-		{"code is not wrapped", "```go\nfunc main() { println(1, 2) }\n```", "    func main() { println(1, 2) }"},
+		{"code is not wrapped", "```go\nfunc main() { println(1, 2) }\n```",
+			"    func main() { println(1, 2) }"},
 		{"link", "[a](http://b.example)", "a (http://b.example)"},
 		{"table", "|a|bb|\n|-|-|\n|ccc|d|", "a   │ bb\n────────\nccc │ d"},
-		{"wide table", "|a|b|\n|-|-|\n|ccccccccc|ddddddddddd|", "a │ b\n────────────────────\nccccccccc │\nddddddddddd"},
+		{"wide table", "|a|b|\n|-|-|\n|ccccccccc|ddddddddddd|",
+			"a │ b\n────────────────────\nccccccccc │\nddddddddddd"},
 		{"entity", "a &lt; b &amp; c", "a < b & c"},
 		{"html", "a <b>c</b>", "a <b>c</b>"},
 		{"wide characters", "日本語日本語日本語日本語", "日本語日本語日本語日\n本語"},
@@ -73,7 +75,9 @@ func TestHostileText(t *testing.T) {
 			}
 			out.WriteString(s.End())
 			if got := out.String(); clean(got) != got {
-				t.Errorf("the terminal gets %.200q, want no control character but those of the renderer", got)
+				t.Errorf(
+					"the terminal gets %.200q, want no control character but those of the renderer",
+					got)
 			}
 		})
 	}
@@ -108,7 +112,8 @@ func TestStreamGivesOutBlocksAsTheyEnd(t *testing.T) {
 	}
 }
 
-// FuzzStream holds that no text is lost, whatever the pieces, and that no control character comes out.
+// FuzzStream holds that no text is lost, whatever the pieces, and that no control character comes
+// out.
 func FuzzStream(f *testing.F) {
 	f.Add("# a\n\n- b\n\n  ```\n  c\n  ```\n\n> d\n", 3)
 	f.Add("```go\nx\x1b[2J", 1)
@@ -129,7 +134,8 @@ func FuzzStream(f *testing.F) {
 		}
 		for line := range strings.Lines(got) {
 			if w := ansi.StringWidth(line); w > 30+maxPending {
-				t.Errorf("%q became a line of %d columns, want at most %d", source, w, 30+maxPending)
+				t.Errorf("%q became a line of %d columns, want at most %d", source, w,
+					30+maxPending)
 			}
 		}
 	})

@@ -25,7 +25,8 @@ const (
 // the result is the engine's.
 func FuzzPattern(f *testing.F) {
 	for _, expr := range []string{`git push`, `rm (?!-i)-\w*r`, `^(?<a>x|y)\k<a>$`, `(x+x+)+y`,
-		`(?:push|fetch)\b.*origin`, `(?i)[a-z\d_-]{2,5}?`, `\u0041\x41\cA\p{L}[^\]]`, `a{1000}{1000}`, `(?=(?<=a)b)*c|`,
+		`(?:push|fetch)\b.*origin`, `(?i)[a-z\d_-]{2,5}?`, `\u0041\x41\cA\p{L}[^\]]`,
+		`a{1000}{1000}`, `(?=(?<=a)b)*c|`,
 		`(`, `[z-a]`, ``, `\bgit\b|[\b]\B`, `(?#\b)git`, strings.Repeat(`\B`, 500)} {
 		f.Add(expr, `{"command":"git push origin main"}`)
 		f.Add(expr, `{"command":"égit push ſé"}`)
@@ -40,18 +41,21 @@ func FuzzPattern(f *testing.F) {
 		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = Compile(expr) })
 		if err != nil {
 			if len(err.Error()) > 2*protocol.MaxPattern+1000 {
-				t.Errorf("the error has %d bytes, want at most %d", len(err.Error()), 2*protocol.MaxPattern+1000)
+				t.Errorf("the error has %d bytes, want at most %d", len(err.Error()),
+					2*protocol.MaxPattern+1000)
 			}
 			return
 		}
 		if len(expr) > protocol.MaxPattern {
-			t.Fatalf("a pattern of %d bytes compiles, want at most %d", len(expr), protocol.MaxPattern)
+			t.Fatalf("a pattern of %d bytes compiles, want at most %d", len(expr),
+				protocol.MaxPattern)
 		}
 		s := NewIndexedText(text)
 		var got Result
 		taptest.Bounded(t, "matching", memoryToMatch, func() { got = p.Match(s) })
 		if len(text) > maxText && got != Undecided {
-			t.Fatalf("%d bytes of text give %v, want %v over %d", len(text), got, Undecided, maxText)
+			t.Fatalf("%d bytes of text give %v, want %v over %d", len(text), got, Undecided,
+				maxText)
 		}
 		re, err := regexp2.Compile(expr, regexp2.ECMAScript)
 		if err != nil {
@@ -62,7 +66,8 @@ func FuzzPattern(f *testing.F) {
 		}
 		re.MatchTimeout = 100 * time.Millisecond
 		// Of what explodes nothing can be said.
-		if want, err := re.MatchString(text); err == nil && got != Undecided && got != resultOf(want) {
+		if want, err := re.MatchString(text); err == nil && got != Undecided &&
+			got != resultOf(want) {
 			t.Fatalf("got %v, the engine says %v, want the same, or undecided", got, want)
 		}
 	})
@@ -115,7 +120,8 @@ func FuzzToolGlob(f *testing.F) {
 		f.Add(glob, "a-b-end")
 	}
 	f.Fuzz(func(t *testing.T, glob, tool string) {
-		re, err := regexp.Compile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, ".*") + `$`)
+		re, err := regexp.Compile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`,
+			".*") + `$`)
 		if err != nil {
 			return // too long, or no text
 		}
@@ -128,8 +134,10 @@ func FuzzToolGlob(f *testing.F) {
 // FuzzArgsText shows that the text of arguments means what the arguments mean, and that
 // it does not depend on how they are written.
 func FuzzArgsText(f *testing.F) {
-	for _, args := range []string{`{"b":1,"a":[true,null]}`, `{ "a" : 1.50 }`, `{"a":"git\u0020push"}`,
-		`{"a":1e3,"b":-0,"c":12345678901234567890,"d":0.1}`, `{"a":"<&>\u2028é"}`, `{"\ud800":"\/"}`} {
+	for _, args := range []string{`{"b":1,"a":[true,null]}`, `{ "a" : 1.50 }`,
+		`{"a":"git\u0020push"}`,
+		`{"a":1e3,"b":-0,"c":12345678901234567890,"d":0.1}`, `{"a":"<&>\u2028é"}`,
+		`{"\ud800":"\/"}`} {
 		f.Add([]byte(args))
 	}
 	f.Fuzz(func(t *testing.T, args []byte) {
@@ -140,7 +148,8 @@ func FuzzArgsText(f *testing.F) {
 			v := protocol.Raw(text).Clone()
 			err := v.Format(jsontext.AllowInvalidUTF8(true),
 				jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true),
-				jsontext.Multiline(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false))
+				jsontext.Multiline(false), jsontext.SpaceAfterColon(false),
+				jsontext.SpaceAfterComma(false))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -89,7 +89,8 @@ func TestMatchFile(t *testing.T) {
 		}
 	}
 	tooLong := strings.Repeat("x", protocol.MaxPattern+1)
-	for _, glob := range []string{"[", "[]", "[!]", "a[b", "{", "{a", "}", "a}", `\`, "[z-a]", tooLong} {
+	for _, glob := range []string{"[", "[]", "[!]", "a[b", "{", "{a", "}", "a}", `\`, "[z-a]",
+		tooLong} {
 		if _, err := CompileFileGlob(glob); err == nil {
 			t.Errorf("%.20q compiles as a glob, want an error", glob)
 		}
@@ -137,7 +138,8 @@ func TestMatchEnds(t *testing.T) {
 			select {
 			case <-done:
 			case <-time.After(10 * time.Second):
-				t.Fatalf("pattern %d does not end on %d bytes, want an end within its time", i, len(text))
+				t.Fatalf("pattern %d does not end on %d bytes, want an end within its time", i,
+					len(text))
 			}
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// script reads [[pattern, text], …] and answers "yes", "no" or "none" for each, as a browser's RegExp says.
+// script reads [[pattern, text], …] and answers "yes", "no" or "none" for each, as a browser's
+// RegExp says.
 const script = `
 const pairs = JSON.parse(require("node:fs").readFileSync(0, "utf8"));
 console.log(JSON.stringify(pairs.map(([pattern, text]) => {
@@ -21,7 +22,8 @@ console.log(JSON.stringify(pairs.map(([pattern, text]) => {
 
 // atoms are what random patterns consist of.
 var atoms = []string{
-	"a", "b", "B", "7", "_", "é", "ſ", "İ", "K", "-", " ", ".", `\.`, `\d`, `\D`, `\w`, `\W`, `\s`, `\S`, `\b`, `\B`,
+	"a", "b", "B", "7", "_", "é", "ſ", "İ", "K", "-", " ", ".", `\.`, `\d`, `\D`, `\w`, `\W`, `\s`,
+	`\S`, `\b`, `\B`,
 	"^", "$", "[ab]", "[^ab]", `[\d-]`, "[a-c7]", `[^\w]`, `\n`, `\t`, `\x61`,
 	`\u0062`, `\cJ`, `\0`, "[]", "[^]", `[\b]`,
 	`\/`, `\-`, "]", "}",
@@ -60,9 +62,9 @@ func shortText(r *rand.Rand) string {
 	return string(text)
 }
 
-// A filter decides as the engine of the page would, for random patterns and texts, where both take the pattern. Three
-// things are left out, in which the engines differ: the numbers of groups beside named ones, parts of characters that
-// have two units in UTF-16, and whether a dot matches U+2028.
+// A filter decides as the engine of the page would, for random patterns and texts, where both take
+// the pattern. Three things are left out, in which the engines differ: the numbers of groups beside
+// named ones, parts of characters that have two units in UTF-16, and whether a dot matches U+2028.
 func TestPatternsAsInJavaScript(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same texts each time
 	pairs := make([][2]string, 20_000)

@@ -148,7 +148,9 @@ func (p *Pattern) isRuledOut(t *Text) bool {
 		return true
 	}
 	for _, texts := range p.required {
-		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(t.text, text) }) {
+		if !slices.ContainsFunc(texts, func(text string) bool {
+			return strings.Contains(t.text, text)
+		}) {
 			return true
 		}
 	}

@@ -125,7 +125,9 @@ func firstTexts(code *syntax.Code, at, end int) []string {
 	}
 	// U+FFFD also stands for invalid bytes and lone surrogates, which differ from it
 	// in the text.
-	if slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsRune(t, utf8.RuneError) }) {
+	if slices.ContainsFunc(texts, func(t string) bool {
+		return strings.ContainsRune(t, utf8.RuneError)
+	}) {
 		return nil
 	}
 	return texts
@@ -145,10 +147,13 @@ func isJump(instruction int) bool {
 // that this version of the engine does not have.
 func width(instruction int) int {
 	switch op := instruction & syntax.Mask; {
-	case op <= syntax.Setlazy, op == syntax.Capturemark, op == syntax.Branchcount, op == syntax.Lazybranchcount:
+	case op <= syntax.Setlazy, op == syntax.Capturemark, op == syntax.Branchcount,
+		op == syntax.Lazybranchcount:
 		return 3
-	case op <= syntax.Ref, op == syntax.Testref, op == syntax.Goto, op == syntax.Nullcount, op == syntax.Setcount,
-		op == syntax.Lazybranch, op == syntax.Branchmark, op == syntax.Lazybranchmark, op == syntax.Prune:
+	case op <= syntax.Ref, op == syntax.Testref, op == syntax.Goto, op == syntax.Nullcount,
+		op == syntax.Setcount,
+		op == syntax.Lazybranch, op == syntax.Branchmark, op == syntax.Lazybranchmark,
+		op == syntax.Prune:
 		return 2
 	case op <= syntax.NonECMABoundary:
 		return 1

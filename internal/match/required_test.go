@@ -89,13 +89,15 @@ func randomPattern(r *rand.Rand, depth int) string {
 	var b strings.Builder
 	for range 1 + r.IntN(3) {
 		if depth == 0 || r.IntN(2) == 0 {
-			atoms := []string{"ab", "aab", "ba", "a", "b", "é", `"a`, ".", "[ab]", `\w`, `\b`, "^", "$", "/b"}
+			atoms := []string{"ab", "aab", "ba", "a", "b", "é", `"a`, ".", "[ab]", `\w`, `\b`, "^",
+				"$", "/b"}
 			b.WriteString(atoms[r.IntN(len(atoms))])
 		} else {
 			open := []string{"(", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?i:", "(?>"}[r.IntN(8)]
 			b.WriteString(open + randomPattern(r, depth-1) + ")")
 		}
-		b.WriteString([]string{"", "", "", "*", "+", "?", "{2}", "{0,2}", "+?", "{2,}", "|"}[r.IntN(11)])
+		b.WriteString([]string{"", "", "", "*", "+", "?", "{2}", "{0,2}", "+?", "{2,}",
+			"|"}[r.IntN(11)])
 	}
 	return b.String()
 }
@@ -111,7 +113,8 @@ func randomText(r *rand.Rand) string {
 // TestAffordable shows that a pattern with a slow step is tried on shorter texts, and
 // that usual patterns are not.
 func TestAffordable(t *testing.T) {
-	for _, expr := range []string{`\s`, `\S+`, `[^\s"'\\]+`, `(?i)[a-z]+`, `[\w.-]+@[\w.-]+`, `\p{L}+`,
+	for _, expr := range []string{`\s`, `\S+`, `[^\s"'\\]+`, `(?i)[a-z]+`, `[\w.-]+@[\w.-]+`,
+		`\p{L}+`,
 		`(?:push|fetch|pull|clone)\b`, `git push origin main`} {
 		if got := affordableText(parse(expr)); got != maxText {
 			t.Errorf("%s is tried on %d bytes only, want %d", expr, got, maxText)

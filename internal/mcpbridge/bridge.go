@@ -18,18 +18,19 @@ import (
 	"tapgw/providers"
 )
 
-// Options say which server to bridge to which sessions. Provider, Gateway and the functions are required; functions may
-// be called from any goroutine.
+// Options say which server to bridge to which sessions. Provider, Gateway and the functions are
+// required; functions may be called from any goroutine.
 type Options struct {
 	Provider configs.Provider  // of kind mcp
 	Gateway  providers.Options // how the provider connects to the gateway
 	Dir      string            // the working directory of a server that is started; absolute
 	Env      []string          // its environment, as NAME=value
-	Root     string            // the directory of the only session, which the server gets as its root; may be ""
-	Version  string            // of the gateway, for the server
-	Logins   *Logins           // at servers that want one; may be nil
-	Spans    *spans.Maker      // of the requests that calls make to the server; may be nil
-	Metrics  *spans.Metrics    // count those requests; may be nil
+	// the directory of the only session, which the server gets as its root; may be ""
+	Root    string
+	Version string         // of the gateway, for the server
+	Logins  *Logins        // at servers that want one; may be nil
+	Spans   *spans.Maker   // of the requests that calls make to the server; may be nil
+	Metrics *spans.Metrics // count those requests; may be nil
 
 	// Ask puts a server's question to the person of a session.
 	Ask func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error)
@@ -43,7 +44,8 @@ type Options struct {
 
 const (
 	fromGateway = "tapgw" // the source of messages about a server
-	// connectTime is how long a server may take until it has answered. A program may have to be downloaded first.
+	// connectTime is how long a server may take until it has answered. A program may have to be
+	// downloaded first.
 	connectTime = time.Minute
 	firstWait   = 500 * time.Millisecond // before a server is connected again
 	longestWait = 30 * time.Second
@@ -55,8 +57,9 @@ type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
-// Run offers a server's tools until ctx ends, and then returns nil. It connects to a server that has a URL again and
-// again. It returns the error of one that it starts: who called Run decides whether it is started again.
+// Run offers a server's tools until ctx ends, and then returns nil. It connects to a server that
+// has a URL again and again. It returns the error of one that it starts: who called Run decides
+// whether it is started again.
 func Run(ctx context.Context, o Options) error {
 	b := &bridge{o: o}
 	defer b.setFaults(&b.connection) // those of the connection end with it
@@ -83,7 +86,8 @@ func Run(ctx context.Context, o Options) error {
 		if !needsLogin { // trying again helps only if it was the server's mistake
 			fault += fmt.Sprintf("; tried again in %s", wait.Round(time.Millisecond))
 		}
-		o.Trouble(errors.New(fault)) // in the words of the fault: the status shows both, or one if they are the same
+		// in the words of the fault: the status shows both, or one if they are the same
+		o.Trouble(errors.New(fault))
 		b.setFaults(&b.connection, fault)
 		o.Line(fromGateway, err.Error())
 		select {
@@ -120,7 +124,8 @@ func (b *bridge) setFaults(kind *[]string, lines ...string) {
 	b.o.Faults(all)
 }
 
-// runOnce connects to the server, and serves its tools until ctx ends or the server is lost. The error says why.
+// runOnce connects to the server, and serves its tools until ctx ends or the server is lost. The
+// error says why.
 func (b *bridge) runOnce(ctx context.Context) error {
 	u, err := b.connect(ctx)
 	if err != nil {

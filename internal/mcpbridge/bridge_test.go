@@ -18,8 +18,8 @@ import (
 )
 
 var allTools = []string{
-	"ask", "echo", "fail", "list", "release", "srv_get_prompt", "srv_list_prompts", "srv_list_resources",
-	"srv_read_resource", "steps", "sum",
+	"ask", "echo", "fail", "list", "release", "srv_get_prompt", "srv_list_prompts",
+	"srv_list_resources", "srv_read_resource", "steps", "sum",
 }
 
 func withAll(p configs.Provider) configs.Provider {
@@ -30,10 +30,14 @@ func withAll(p configs.Provider) configs.Provider {
 // A session has all that a server offers, whichever revision it speaks and however it is reached.
 func TestServerIsProvider(t *testing.T) {
 	for name, p := range map[string]func(t *testing.T) configs.Provider{
-		"HTTP " + eras[0]: func(t *testing.T) configs.Provider { return serveHTTP(t, toolServer(), eras[0]) },
-		"HTTP " + eras[1]: func(t *testing.T) configs.Provider { return serveHTTP(t, toolServer(), eras[1]) },
-		"pipes":           func(*testing.T) configs.Provider { return program("noisy") },
-		"pipes old":       func(*testing.T) configs.Provider { return program("old") },
+		"HTTP " + eras[0]: func(t *testing.T) configs.Provider {
+			return serveHTTP(t, toolServer(), eras[0])
+		},
+		"HTTP " + eras[1]: func(t *testing.T) configs.Provider {
+			return serveHTTP(t, toolServer(), eras[1])
+		},
+		"pipes":     func(*testing.T) configs.Provider { return program("noisy") },
+		"pipes old": func(*testing.T) configs.Provider { return program("old") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,20 +77,23 @@ func checkDescribed(t *testing.T, s *gateway.Session, hosts []gateway.Tool) {
 	t.Helper()
 	want := map[string]string{
 		"echo": "Echo.\nSays it again\n(Its provider says: changes nothing.)",
-		"sum": `Adds` + "\n" + `The result is JSON by this schema: {"properties":{"sum":{"type":"integer"}},` +
+		"sum": `Adds` + "\n" +
+			`The result is JSON by this schema: {"properties":{"sum":{"type":"integer"}},` +
 			`"type":"object"}`,
 		"list": `Lists` + "\n" + `The result is JSON by this schema: {"type":"array"}`,
 	}
 	for _, tool := range hosts {
 		if text, ok := want[tool.Name]; ok && tool.Description != text {
-			t.Errorf("for a host, %s is described as %q, want %q", tool.Name, tool.Description, text)
+			t.Errorf("for a host, %s is described as %q, want %q", tool.Name, tool.Description,
+				text)
 		}
 	}
 	for _, tool := range s.Tools() {
 		hints := tool.Annotations
 		switch tool.Name {
 		case "echo":
-			if tool.Title != "Echo" || tool.Description != "Says it again" || hints == nil || !*hints.ReadOnlyHint {
+			if tool.Title != "Echo" || tool.Description != "Says it again" || hints == nil ||
+				!*hints.ReadOnlyHint {
 				t.Errorf("echo is %+v, want its title, its own description and the hint", tool)
 			}
 		case "sum":
@@ -95,7 +102,8 @@ func checkDescribed(t *testing.T, s *gateway.Session, hosts []gateway.Tool) {
 			}
 		case "list":
 			if tool.OutputSchema != nil {
-				t.Errorf("list has the output schema %s, want none: its results are no objects", tool.OutputSchema)
+				t.Errorf("list has the output schema %s, want none: its results are no objects",
+					tool.OutputSchema)
 			}
 		}
 	}
@@ -179,7 +187,9 @@ func TestListChanges(t *testing.T) {
 			server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 			add := func(name string) {
 				server.AddTool(&mcp.Tool{Name: name, InputSchema: anyObject},
-					func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("x"), nil })
+					func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						return text("x"), nil
+					})
 			}
 			add("first")
 			r.bridge(serveHTTP(t, server, era))
@@ -201,13 +211,15 @@ func TestListChanges(t *testing.T) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if n, most := h.lists-before, 4+int(time.Since(began)/changeGap); n > most {
-				t.Errorf("150 changes made %d lists in %v, want at most %d", n, time.Since(began), most)
+				t.Errorf("150 changes made %d lists in %v, want at most %d", n, time.Since(began),
+					most)
 			}
 		})
 	}
 }
 
-// A call that is cancelled ends at the server, too; a server that is killed ends its calls with DISCONNECTED.
+// A call that is cancelled ends at the server, too; a server that is killed ends its calls with
+// DISCONNECTED.
 func TestCancelAndKill(t *testing.T) {
 	r := newRig(t)
 	s, h := r.session("one", "/w")
@@ -275,7 +287,8 @@ func TestPrograms(t *testing.T) {
 	}{
 		{"crash", program("crash"), "exit status 3"},
 		{"junk", program("junk"), "connecting to the MCP server"},
-		{"none", configs.Provider{Command: []string{"/no/such/program"}}, "starting /no/such/program"},
+		{"none", configs.Provider{Command: []string{"/no/such/program"}},
+			"starting /no/such/program"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

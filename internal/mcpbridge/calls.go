@@ -67,7 +67,8 @@ func (c *calls) find(token any) *call {
 	return c.byKey[text]
 }
 
-// only returns a call of the only session that has some, the latest, or nil; alone says that no other call runs.
+// only returns a call of the only session that has some, the latest, or nil; alone says that no
+// other call runs.
 func (c *calls) only() (found *call, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

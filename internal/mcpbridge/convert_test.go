@@ -55,8 +55,9 @@ func TestConvert(t *testing.T) {
 		result mcp.CallToolResult
 		want   string // as JSON, or the error
 	}{
-		"nothing":         {mcp.CallToolResult{}, `""`},
-		"structured":      {mcp.CallToolResult{StructuredContent: map[string]any{"a": "<"}}, `{"a":"<"}`},
+		"nothing": {mcp.CallToolResult{}, `""`},
+		"structured": {mcp.CallToolResult{StructuredContent: map[string]any{"a": "<"}},
+			`{"a":"<"}`},
 		"structured list": {mcp.CallToolResult{StructuredContent: []any{1.0}}, `"[1]"`},
 		"a key twice": {mcp.CallToolResult{
 			Content:           []mcp.Content{&mcp.TextContent{Text: `{"n":1,"n":2}`}},
@@ -69,31 +70,38 @@ func TestConvert(t *testing.T) {
 		"structured beside": {mcp.CallToolResult{
 			Content:           []mcp.Content{&mcp.TextContent{Text: "it is 1"}},
 			StructuredContent: map[string]any{"n": 1.0},
-		}, `{"content":[{"type":"text","text":"it is 1"},{"type":"text","text":"{\"n\":1}"}],"data":{"n":1}}`},
+		},
+			`{"content":[{"type":"text","text":"it is 1"},{"type":"text","text":"{\"n\":1}"}],"data":{"n":1}}`},
 		"images": {mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.TextContent{Text: "look"}, &mcp.ImageContent{MIMEType: "image/png", Data: png},
 			&mcp.ImageContent{MIMEType: "image/gif", Data: png},
-		}}, `{"content":[{"type":"text","text":"look"},{"type":"image","data":"iVBORw==","mimeType":"image/png"},` +
-			`{"type":"image","data":"iVBORw==","mimeType":"image/gif"}]}`},
+		}},
+			`{"content":[{"type":"text","text":"look"},{"type":"image","data":"iVBORw==","mimeType":"image/png"},` +
+				`{"type":"image","data":"iVBORw==","mimeType":"image/gif"}]}`},
 		"no image": {mcp.CallToolResult{Content: []mcp.Content{
-			&mcp.ImageContent{MIMEType: "image/png,x", Data: png}, &mcp.ImageContent{MIMEType: "text/html", Data: png},
+			&mcp.ImageContent{MIMEType: "image/png,x", Data: png},
+			&mcp.ImageContent{MIMEType: "text/html", Data: png},
 			&mcp.ImageContent{MIMEType: "image/png", Data: make([]byte, maxInline+1)},
-		}}, `{"content":[{"type":"text","text":"[image, image/png,x, 4 bytes: its type is not that of image]"},` +
-			`{"type":"text","text":"[image, text/html, 4 bytes: its type is not that of image]"},` +
-			`{"type":"image","mimeType":"image/png","file":{"path":"/kept/2097153","mimeType":"image/png"}}]}`},
+		}},
+			`{"content":[{"type":"text","text":"[image, image/png,x, 4 bytes: its type is not that of image]"},` +
+				`{"type":"text","text":"[image, text/html, 4 bytes: its type is not that of image]"},` +
+				`{"type":"image","mimeType":"image/png","file":{"path":"/kept/2097153","mimeType":"image/png"}}]}`},
 		"others": {mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.AudioContent{MIMEType: "audio/wav", Data: png},
 			&mcp.ResourceLink{URI: "file:///a\x1b", Name: "a", MIMEType: "text/plain", Size: &size},
 			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://b", Text: "b"}},
-			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://c", MIMEType: "x/y", Blob: png}},
-			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://d", MIMEType: "image/png", Blob: png}},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://c", MIMEType: "x/y",
+				Blob: png}},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://d",
+				MIMEType: "image/png", Blob: png}},
 			&mcp.EmbeddedResource{},
-		}}, `{"content":[{"type":"audio","mimeType":"audio/wav","file":{"path":"/kept/4","mimeType":"audio/wav"}},` +
-			`{"type":"resource","mimeType":"text/plain","uri":"file:///a\u001b","name":"a","description":"7 bytes"},` +
-			`{"type":"resource","text":"b","uri":"mem://b"},` +
-			`{"type":"resource","mimeType":"x/y","uri":"mem://c","file":{"path":"/kept/4","mimeType":"x/y"}},` +
-			`{"type":"resource","data":"iVBORw==","mimeType":"image/png","uri":"mem://d"},` +
-			`{"type":"text","text":"[a resource without content]"}]}`},
+		}},
+			`{"content":[{"type":"audio","mimeType":"audio/wav","file":{"path":"/kept/4","mimeType":"audio/wav"}},` +
+				`{"type":"resource","mimeType":"text/plain","uri":"file:///a\u001b","name":"a","description":"7 bytes"},` +
+				`{"type":"resource","text":"b","uri":"mem://b"},` +
+				`{"type":"resource","mimeType":"x/y","uri":"mem://c","file":{"path":"/kept/4","mimeType":"x/y"}},` +
+				`{"type":"resource","data":"iVBORw==","mimeType":"image/png","uri":"mem://d"},` +
+				`{"type":"text","text":"[a resource without content]"}]}`},
 		"nothing kept": {mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.AudioContent{MIMEType: "audio/full", Data: png},
 		}}, `"[audio, audio/full, 4 bytes: it can't be kept: the disk is full]"`},
@@ -147,11 +155,13 @@ func FuzzMessages(f *testing.F) {
 			noise:      func(line string) { noise = append(noise, line) },
 		}
 		var out bytes.Buffer
-		if _, err := io.CopyBuffer(struct{ io.Writer }{&out}, m, make([]byte, min(max(size, 1), 1<<16))); err != nil {
+		if _, err := io.CopyBuffer(struct{ io.Writer }{&out}, m,
+			make([]byte, min(max(size, 1), 1<<16))); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(printed) {
-			if line = strings.TrimLeft(line, " \t\r\n"); line != "" && (line[0] == '{' || line[0] == '[') {
+			if line = strings.TrimLeft(line, " \t\r\n"); line != "" &&
+				(line[0] == '{' || line[0] == '[') {
 				got = append(got, line)
 			}
 		}
@@ -202,20 +212,23 @@ func TestToolOf(t *testing.T) {
 		schema, description string
 		isKept              bool
 	}{
-		"fits":      {`{"type":"object"}`, "d", true},
-		"a list":    {`{"type":"array"}`, "d\nThe result is JSON by this schema: {\"type\":\"array\"}", false},
-		"too large": {`{"type":"object","title":"` + strings.Repeat("x", maxResultSchema) + `"}`, "d", false},
-		"nonsense":  {`{"type":7}`, "d\nThe result is JSON by this schema: {\"type\":7}", false},
+		"fits": {`{"type":"object"}`, "d", true},
+		"a list": {`{"type":"array"}`,
+			"d\nThe result is JSON by this schema: {\"type\":\"array\"}", false},
+		"too large": {`{"type":"object","title":"` + strings.Repeat("x", maxResultSchema) + `"}`,
+			"d", false},
+		"nonsense": {`{"type":7}`, "d\nThe result is JSON by this schema: {\"type\":7}", false},
 	} {
-		tool := toolOf(&mcp.Tool{Name: "t", Description: "d", OutputSchema: json.RawMessage(tt.schema)})
+		tool := toolOf(&mcp.Tool{Name: "t", Description: "d",
+			OutputSchema: json.RawMessage(tt.schema)})
 		if tool.Description != tt.description || (tool.OutputSchema != nil) != tt.isKept {
-			t.Errorf("%s: got the description %q and the schema %.80s, want %q and one: %v", name, tool.Description,
-				tool.OutputSchema, tt.description, tt.isKept)
+			t.Errorf("%s: got the description %q and the schema %.80s, want %q and one: %v", name,
+				tool.Description, tool.OutputSchema, tt.description, tt.isKept)
 		}
 	}
 	tool := toolOf(&mcp.Tool{Name: "t", Title: "\x1b[2JT", Description: "line\r\n\x07two é"})
 	if tool.Title != `\x1b[2JT` || tool.Description != "line\n\\x07two é" {
-		t.Errorf("got the title %q and the description %q, want no control character in them", tool.Title,
-			tool.Description)
+		t.Errorf("got the title %q and the description %q, want no control character in them",
+			tool.Title, tool.Description)
 	}
 }

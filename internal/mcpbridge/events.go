@@ -85,26 +85,31 @@ func newWatch(u *upstream) *watch {
 func (w *watch) addTo(o *mcp.ClientOptions) {
 	has := func(is func(configs.MCPEvent) bool) bool { return slices.ContainsFunc(w.entries, is) }
 	if has(func(e configs.MCPEvent) bool { return e.Resource != "" }) {
-		o.ResourceUpdatedHandler = func(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
+		o.ResourceUpdatedHandler = func(
+			_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
 			if req.Params != nil {
 				w.update(req.Params.URI)
 			}
 		}
 	}
 	if has(func(e configs.MCPEvent) bool { return configs.IsURIGlob(e.Resource) }) {
-		o.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) { chans.Wake(w.relists) }
+		o.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) {
+			chans.Wake(w.relists)
+		}
 	}
 	if w.logLevel() != "" {
 		//nolint:staticcheck // servers of the older revisions know no other way
-		o.LoggingMessageHandler = func(_ context.Context, req *mcp.LoggingMessageRequest) { w.log(req.Params) }
+		o.LoggingMessageHandler = func(_ context.Context, req *mcp.LoggingMessageRequest) {
+			w.log(req.Params)
+		}
 	}
 }
 
 // subscriptionKey is the key of the URI in the context of a request that subscribes to it.
 type subscriptionKey struct{}
 
-// sending is the SDK's middleware for requests. Since 2026-07-28, each says which log messages may come with it, and
-// the stream of a subscription has to be told from others.
+// sending is the SDK's middleware for requests. Since 2026-07-28, each says which log messages may
+// come with it, and the stream of a subscription has to be told from others.
 func (w *watch) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	level := w.logLevel()
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -170,16 +175,19 @@ func (w *watch) prepare(ctx context.Context, p *providers.Provider) error {
 		}
 		var rules []providers.FilterRule
 		for _, r := range e.Filter {
-			rules = append(rules, providers.FilterRule{Match: r.Match, Outcome: providers.Level(r.Outcome)})
+			rules = append(rules,
+				providers.FilterRule{Match: r.Match, Outcome: providers.Level(r.Outcome)})
 		}
-		if _, err := p.SetFilter(ctx, cmp.Or(e.Stream, w.u.b.o.Provider.Name), rules...); err != nil {
+		if _, err := p.SetFilter(ctx, cmp.Or(e.Stream, w.u.b.o.Provider.Name),
+			rules...); err != nil {
 			return fmt.Errorf("events[%d].filter: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// update notes that a resource has changed. A server may also name a part of one that is subscribed.
+// update notes that a resource has changed. A server may also name a part of one that is
+// subscribed.
 func (w *watch) update(uri string) {
 	if len(uri) > maxURI {
 		return
@@ -207,7 +215,8 @@ func (w *watch) find(uri string) *subscription {
 	}
 }
 
-// nextRead removes a resource whose change is to be told of now. Without one, wait is how long until the first.
+// nextRead removes a resource whose change is to be told of now. Without one, wait is how long
+// until the first.
 func (w *watch) nextRead() (uri string, s subscription, wait time.Duration) {
 	now := time.Now()
 	w.mu.Lock()
@@ -264,7 +273,8 @@ func (w *watch) readChanged(ctx context.Context) {
 		case <-ctx.Done():
 		case <-w.u.lost: // the text says only that
 		default:
-			w.outbox.add(event{entry: entry, uri: uri, text: text, metadata: map[string]any{"uri": uri}})
+			w.outbox.add(event{entry: entry, uri: uri, text: text,
+				metadata: map[string]any{"uri": uri}})
 		}
 	}
 }
@@ -282,14 +292,16 @@ func (w *watch) textOf(ctx context.Context, uri string, s subscription) string {
 	defer cancel()
 	contents, err := w.u.readResource(ctx, uri)
 	if err != nil {
-		return fmt.Sprintf("%s has changed; reading it: %s", name, visible.Text(shorten(err.Error(), maxReason)))
+		return fmt.Sprintf("%s has changed; reading it: %s", name,
+			visible.Text(shorten(err.Error(), maxReason)))
 	}
 	var parts []string
 	for _, c := range contents {
 		switch {
 		case c == nil:
 		case c.Blob != nil:
-			parts = append(parts, fmt.Sprintf("[%s, %d bytes: it is no text]", kindOf(c.MIMEType), len(c.Blob)))
+			parts = append(parts, fmt.Sprintf("[%s, %d bytes: it is no text]", kindOf(c.MIMEType),
+				len(c.Blob)))
 		default:
 			parts = append(parts, c.Text)
 		}
@@ -332,7 +344,8 @@ func (w *watch) log(m *mcp.LoggingMessageParams) { //nolint:staticcheck // as Lo
 		logger := visible.Line(shorten(m.Logger, 100))
 		head, metadata["logger"] = head+" of "+logger, logger
 	}
-	w.outbox.add(event{entry: &w.entries[at], text: bounded(head + ": " + text), metadata: metadata})
+	w.outbox.add(event{entry: &w.entries[at], text: bounded(head + ": " + text),
+		metadata: metadata})
 }
 
 // matches reports whether an entry's resource is a glob that matches a URI.

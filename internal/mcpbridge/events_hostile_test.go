@@ -27,7 +27,8 @@ func TestEventStorm(t *testing.T) {
 			server := newEventServer(t, "mem://a", "mem://b")
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			r.bridge(withEvents(serveHTTP(t, server.Server, era), eventOf("mem://a", "a", "surface"),
+			r.bridge(withEvents(serveHTTP(t, server.Server, era),
+				eventOf("mem://a", "a", "surface"),
 				eventOf("mem://b", "b", "keep")))
 			h.has(t, "log")
 			began := time.Now()
@@ -44,11 +45,13 @@ func TestEventStorm(t *testing.T) {
 			r.untilEvent(s, "b", "the end", func() { server.changed("mem://b") })
 			most := 2*int(time.Since(began)/eventGap) + 4
 			if n := len(events(s, "a")); n > most || int(server.reads.Load()) > most {
-				t.Errorf("the storm made %d events and %d readings, want at most %d", n, server.reads.Load(), most)
+				t.Errorf("the storm made %d events and %d readings, want at most %d", n,
+					server.reads.Load(), most)
 			}
 			for _, text := range events(s, "a") {
 				if strings.Contains(text, "nobody") {
-					t.Errorf("there is the event %q, want none of resources that nobody asked for", text)
+					t.Errorf("there is the event %q, want none of resources that nobody asked for",
+						text)
 				}
 			}
 		})
@@ -65,10 +68,12 @@ func TestLargeResources(t *testing.T) {
 			server.add("mem://undeclared", 0)
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			b := r.bridge(withEvents(serveHTTP(t, server.Server, era), eventOf("mem://*", "", "keep")))
+			b := r.bridge(withEvents(serveHTTP(t, server.Server, era),
+				eventOf("mem://*", "", "keep")))
 			h.has(t, "log")
 			server.set(strings.Repeat("x", 20<<20))
-			r.untilEvent(s, "srv", "mem://declared has changed; it is not read, for it has 20971520 bytes",
+			r.untilEvent(s, "srv",
+				"mem://declared has changed; it is not read, for it has 20971520 bytes",
 				func() { server.changed("mem://declared") })
 			if n := server.reads.Load(); n != 0 {
 				t.Errorf("there were %d readings, want none", n)
@@ -83,15 +88,18 @@ func TestLargeResources(t *testing.T) {
 				func() { server.changed("mem://undeclared") },
 			)
 			if len(got) > maxEventText+100 || !utf8.ValidString(got) {
-				t.Errorf("the event has %d bytes, valid: %v, want at most %d, valid", len(got), utf8.ValidString(got),
-					maxEventText)
+				t.Errorf("the event has %d bytes, valid: %v, want at most %d, valid", len(got),
+					utf8.ValidString(got), maxEventText)
 			}
-			b.until("one connection", func(lines, _ string) bool { return strings.Count(lines, "connected by") == 1 })
+			b.until("one connection", func(lines, _ string) bool {
+				return strings.Count(lines, "connected by") == 1
+			})
 		})
 	}
 }
 
-// Status names the entries of which a server knows nothing, and the resources that are left out; the others work.
+// Status names the entries of which a server knows nothing, and the resources that are left out;
+// the others work.
 func TestEventFaults(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -102,9 +110,11 @@ func TestEventFaults(t *testing.T) {
 		{Log: "info", Level: "keep"},
 	}
 	b := r.bridge(withEvents(rawServer(t, plainTool("t"), nil), entries...))
-	b.hasFault("events[0] (resource mem://x/none): the MCP server does not tell of changed resources: it does not have")
+	b.hasFault(
+		"events[0] (resource mem://x/none): the MCP server does not tell of changed resources: it does not have")
 	b.hasFault("events[1] (resource mem://y/*): the MCP server does not tell of changed resources")
-	b.hasFault("events[2] (log info): the MCP server sends no log messages: it does not have the capability logging")
+	b.hasFault(
+		"events[2] (log info): the MCP server sends no log messages: it does not have the capability logging")
 	b.stop()
 	h.has(t)
 	for _, era := range eras {
@@ -114,7 +124,8 @@ func TestEventFaults(t *testing.T) {
 		}
 		server := newEventServer(t, uris...)
 		b := r.bridge(withEvents(serveHTTP(t, server.Server, era), entries...))
-		b.hasFault("events[1] (resource mem://y/*): 51 resources left out: the bridge follows at most 100")
+		b.hasFault(
+			"events[1] (resource mem://y/*): 51 resources left out: the bridge follows at most 100")
 		b.hasFault("events[0] (resource mem://x/none): mem://x/none: ")
 		r.untilEvent(s, "srv", "mem://y/098", func() { server.changed("mem://y/098") })
 		b.stop()
@@ -204,7 +215,8 @@ func TestMuteSubscription(t *testing.T) {
 			})
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			b := r.bridge(withEvents(p, eventOf("mem://mute", "", "keep"), eventOf("mem://a", "", "keep")))
+			b := r.bridge(withEvents(p, eventOf("mem://mute", "", "keep"),
+				eventOf("mem://a", "", "keep")))
 			h.has(t, "log")
 			r.untilEvent(s, "srv", "the text", func() { server.changed("mem://a") })
 			b.hasFault("mem://mute: subscribing to it: the MCP server does not answer within 10s")

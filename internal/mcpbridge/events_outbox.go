@@ -22,7 +22,8 @@ const (
 	// pushRate is how many events a second a session gets: half of the rate that the gateway
 	// accepts, so that it refuses no event.
 	pushRate = protocol.PushRate / 2
-	// refusedWait is how long an event waits that the gateway refused because of its rate or its queue.
+	// refusedWait is how long an event waits that the gateway refused because of its rate or its
+	// queue.
 	refusedWait = time.Second
 )
 
@@ -34,7 +35,8 @@ type event struct {
 	metadata map[string]any
 }
 
-// outbox holds events until they are pushed, for each session apart: a busy session holds up no other.
+// outbox holds events until they are pushed, for each session apart: a busy session holds up no
+// other.
 type outbox struct {
 	p    *providers.Provider // set before it runs
 	line func(line string)   // takes a message about an event that was lost
@@ -74,8 +76,8 @@ func (o *outbox) add(e event) {
 	}
 }
 
-// bound pushes the events for a session until the provider is no longer bound to it. It is an OnBound of package
-// providers.
+// bound pushes the events for a session until the provider is no longer bound to it. It is an
+// OnBound of package providers.
 func (o *outbox) bound(ctx context.Context, b providers.Binding) {
 	o.mu.Lock()
 	box := &sessionBox{injects: newLane(), others: o.absent}
@@ -94,10 +96,11 @@ func (o *outbox) bound(ctx context.Context, b providers.Binding) {
 	o.push(ctx, b.Session, box.others, limit)
 }
 
-// push pushes the events of a lane until ctx ends. Those that the gateway refuses because of its rate or its queue are
-// pushed again.
+// push pushes the events of a lane until ctx ends. Those that the gateway refuses because of its
+// rate or its queue are pushed again.
 func (o *outbox) push(
-	ctx context.Context, session string, from *lane, limit *rate.Limiter, opts ...providers.PushOption,
+	ctx context.Context, session string, from *lane, limit *rate.Limiter,
+	opts ...providers.PushOption,
 ) {
 	for limit.Wait(ctx) == nil {
 		e, leftOut, err := from.take(ctx)
@@ -109,10 +112,12 @@ func (o *outbox) push(
 			text += fmt.Sprintf("\n[%d other events were left out: there are too many]", leftOut)
 		}
 		_, err = o.p.Push(ctx, providers.Event{
-			Text: text, Level: providers.Level(e.entry.Level), Stream: e.entry.Stream, Metadata: e.metadata,
-			Session: session,
+			Text: text, Level: providers.Level(e.entry.Level), Stream: e.entry.Stream,
+			Metadata: e.metadata,
+			Session:  session,
 		}, opts...)
-		if refusal, ok := errors.AsType[*providers.Error](err); ok && refusal.Code == providers.CodeRateLimited {
+		if refusal, ok := errors.AsType[*providers.Error](err); ok &&
+			refusal.Code == providers.CodeRateLimited {
 			from.putBack(e, leftOut)
 			_ = chans.Sleep(ctx, refusedWait)
 		} else if err != nil && ctx.Err() == nil {
@@ -151,7 +156,8 @@ func (l *lane) indexOf(uri string) int {
 	return slices.IndexFunc(l.waiting, func(e event) bool { return uri != "" && e.uri == uri })
 }
 
-// take removes the first event, and waits for one. leftOut is how many were left out since another was taken.
+// take removes the first event, and waits for one. leftOut is how many were left out since another
+// was taken.
 func (l *lane) take(ctx context.Context) (e event, leftOut int, err error) {
 	for {
 		l.mu.Lock()

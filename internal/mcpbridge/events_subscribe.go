@@ -78,9 +78,11 @@ func (w *watch) setLogLevel(ctx context.Context) (faults []string) {
 		reason = "the MCP server sends no log messages: it does not have the capability logging"
 	} else if !w.u.isModern() {
 		//nolint:staticcheck // as LoggingMessageHandler
-		err := w.u.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(level)})
+		err := w.u.session.SetLoggingLevel(ctx,
+			&mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(level)})
 		if err != nil {
-			reason = "asking the MCP server for log messages: " + visible.Text(shorten(err.Error(), maxReason))
+			reason = "asking the MCP server for log messages: " + visible.Text(shorten(err.Error(),
+				maxReason))
 		}
 	}
 	for i, e := range w.entries {
@@ -110,7 +112,8 @@ func (w *watch) subscribe(ctx context.Context) (faults []string, again bool) {
 	}
 	w.mu.Unlock()
 	for _, uri := range gone {
-		_ = w.u.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri}) // later notifications of it are ignored
+		// later notifications of it are ignored
+		_ = w.u.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri})
 	}
 	for _, uri := range order {
 		if w.begin(uri, wanted[uri]) {
@@ -132,13 +135,17 @@ func (w *watch) subscribe(ctx context.Context) (faults []string, again bool) {
 		}
 	}
 	if left > maxFaults {
-		faults = append(faults, fmt.Sprintf("%d more resources of events have faults", left-maxFaults))
+		faults = append(faults, fmt.Sprintf("%d more resources of events have faults",
+			left-maxFaults))
 	}
 	return faults, again
 }
 
-// wanted returns the resources that the entries are about, by URI, and the URIs in the order of the entries.
-func (w *watch) wanted(ctx context.Context) (all map[string]*subscription, order, faults []string, err error) {
+// wanted returns the resources that the entries are about, by URI, and the URIs in the order of the
+// entries.
+func (w *watch) wanted(
+	ctx context.Context,
+) (all map[string]*subscription, order, faults []string, err error) {
 	all = map[string]*subscription{}
 	leftOut := map[int]int{} // by entry
 	has := w.u.session.InitializeResult().Capabilities
@@ -157,15 +164,16 @@ func (w *watch) wanted(ctx context.Context) (all map[string]*subscription, order
 		switch {
 		case e.Resource == "":
 		case has == nil || has.Resources == nil || !has.Resources.Subscribe:
-			faults = append(faults, w.describe(i)+": the MCP server does not tell of changed resources: "+
-				"it does not have the capability resources.subscribe")
+			faults = append(faults,
+				w.describe(i)+": the MCP server does not tell of changed resources: "+
+					"it does not have the capability resources.subscribe")
 		case !configs.IsURIGlob(e.Resource):
 			add(e.Resource, 0)
 		default:
 			if !isListed {
 				if listed, _, err = collect(w.u.session.Resources(ctx, nil)); err != nil {
-					return nil, nil, faults, fmt.Errorf("%s: listing the resources: %s", w.describe(i),
-						visible.Text(shorten(err.Error(), maxReason)))
+					return nil, nil, faults, fmt.Errorf("%s: listing the resources: %s",
+						w.describe(i), visible.Text(shorten(err.Error(), maxReason)))
 				}
 				isListed = true
 			}
@@ -178,8 +186,9 @@ func (w *watch) wanted(ctx context.Context) (all map[string]*subscription, order
 	}
 	for i := range w.entries {
 		if n := leftOut[i]; n > 0 {
-			faults = append(faults, fmt.Sprintf("%s: %d resources left out: the bridge follows at most %d",
-				w.describe(i), n, maxSubscribed))
+			faults = append(faults,
+				fmt.Sprintf("%s: %d resources left out: the bridge follows at most %d",
+					w.describe(i), n, maxSubscribed))
 		}
 	}
 	return all, order, faults, nil
@@ -212,7 +221,10 @@ func (w *watch) ask(ctx context.Context, uri string) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	if w.u.isModern() {
-		end := func() { _ = w.u.session.Unsubscribe(context.WithoutCancel(ctx), &mcp.UnsubscribeParams{URI: uri}) }
+		end := func() {
+			_ = w.u.session.Unsubscribe(context.WithoutCancel(ctx),
+				&mcp.UnsubscribeParams{URI: uri})
+		}
 		end() // or the SDK would take an ended subscription for one that runs
 		// The SDK waits for the beginning of the answer, whatever ctx says.
 		defer context.AfterFunc(ctx, end)()
@@ -220,14 +232,17 @@ func (w *watch) ask(ctx context.Context, uri string) {
 	err := w.u.session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri})
 	switch {
 	case ctx.Err() != nil:
-		w.setState(uri, isEnded, "subscribing to it: the MCP server does not answer within "+readTime.String())
+		w.setState(uri, isEnded, "subscribing to it: the MCP server does not answer within "+
+			readTime.String())
 	case err == nil && w.u.isModern():
 	case err == nil:
 		w.setState(uri, isActive, "")
 	case isAnswer(err):
-		w.setState(uri, isRefused, "subscribing to it: "+visible.Text(shorten(err.Error(), maxReason)))
+		w.setState(uri, isRefused,
+			"subscribing to it: "+visible.Text(shorten(err.Error(), maxReason)))
 	default:
-		w.setState(uri, isEnded, "subscribing to it: "+visible.Text(shorten(err.Error(), maxReason)))
+		w.setState(uri, isEnded,
+			"subscribing to it: "+visible.Text(shorten(err.Error(), maxReason)))
 	}
 }
 
@@ -244,14 +259,16 @@ func (w *watch) setState(uri string, state subscriptionState, fault string) (had
 	return hadFault
 }
 
-// ended notes that the server has ended the stream of a subscription. One that it never confirmed it refuses.
+// ended notes that the server has ended the stream of a subscription. One that it never confirmed
+// it refuses.
 func (w *watch) ended(uri string) {
 	w.mu.Lock()
 	s := w.subscribed[uri]
 	switch {
 	case s == nil:
 	case s.state == isActive:
-		s.state, s.fault = isEnded, "the MCP server has ended the subscription; asked again in "+retryTime.String()
+		s.state, s.fault = isEnded, "the MCP server has ended the subscription; asked again in "+
+			retryTime.String()
 	case s.state == isAsked:
 		s.state, s.fault = isRefused, "the MCP server refuses the subscription"
 	}

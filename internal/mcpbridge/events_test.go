@@ -30,7 +30,8 @@ func newEventServer(t *testing.T, uris ...string) *eventServer {
 	s.set("the text")
 	s.Server = mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{ListChanged: true}, Logging: &mcp.LoggingCapabilities{}, //nolint:staticcheck
+			Tools:   &mcp.ToolCapabilities{ListChanged: true},
+			Logging: &mcp.LoggingCapabilities{}, //nolint:staticcheck
 		},
 		SubscribeHandler: func(_ context.Context, req *mcp.SubscribeRequest) error {
 			if strings.HasSuffix(req.Params.URI, "/none") {
@@ -48,7 +49,8 @@ func newEventServer(t *testing.T, uris ...string) *eventServer {
 			for i := range 1000 {
 				//nolint:staticcheck // servers do
 				_ = req.Session.Log(ctx, &mcp.LoggingMessageParams{
-					Level: []mcp.LoggingLevel{"info", "error"}[i%2], Logger: "db", Data: map[string]any{"n": i},
+					Level: []mcp.LoggingLevel{"info", "error"}[i%2], Logger: "db",
+					Data: map[string]any{"n": i},
 				})
 			}
 			return text("done"), nil
@@ -72,7 +74,8 @@ func (s *eventServer) add(uri string, size int64) {
 
 func (s *eventServer) changed(uri string) {
 	s.t.Helper()
-	if err := s.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
+	if err := s.ResourceUpdated(context.Background(),
+		&mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -112,7 +115,8 @@ func (r *rig) untilEvent(s *gateway.Session, stream, want string, do func()) str
 	return ""
 }
 
-// A change of a resource is an event with its new text, at the level of the first entry that is about it.
+// A change of a resource is an event with its new text, at the level of the first entry that is
+// about it.
 func TestResourceEvents(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
@@ -127,7 +131,8 @@ func TestResourceEvents(t *testing.T) {
 			h.has(t, "log")
 			server.set("one \x1b[2J")
 			want := "mem://a/1 has changed:\none \x1b[2J"
-			if got := r.untilEvent(s, "first", "one", func() { server.changed("mem://a/1") }); got != want {
+			if got := r.untilEvent(s, "first", "one",
+				func() { server.changed("mem://a/1") }); got != want {
 				t.Errorf("the event is %q, want %q", got, want)
 			}
 			server.set("two")
@@ -136,11 +141,15 @@ func TestResourceEvents(t *testing.T) {
 				server.changed("mem://a/1")
 			})
 			want = "mem://b/1 has changed"
-			if got := r.untilEvent(s, "second", "", func() { server.changed("mem://b/1") }); got != want {
+			if got := r.untilEvent(s, "second", "", func() {
+				server.changed("mem://b/1")
+			}); got != want {
 				t.Errorf("the event is %q, want %q", got, want)
 			}
 			server.add("mem://c/2", 0)
-			r.untilEvent(s, "third", "mem://c/2 has changed:\ntwo", func() { server.changed("mem://c/2") })
+			r.untilEvent(s, "third", "mem://c/2 has changed:\ntwo", func() {
+				server.changed("mem://c/2")
+			})
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if len(h.prompts) == 0 || h.prompts[0] != "mem://a/1 has changed:\none " {
@@ -171,7 +180,8 @@ func TestEventsOfBusySession(t *testing.T) {
 	s.Busy()
 	server.set("1.")
 	r.untilEvent(s, "srv", "1.", func() { server.changed("mem://a") })
-	for _, text := range []string{"2.", "3.", "4.", "4."} { // when a read begins, the text read before is in the queue
+	// when a read begins, the text read before is in the queue
+	for _, text := range []string{"2.", "3.", "4.", "4."} {
 		server.set(text)
 		before := server.reads.Load()
 		for server.reads.Load() == before {
@@ -205,11 +215,13 @@ func TestEventsWithoutSession(t *testing.T) {
 	s, _ := r.session("one", "/w")
 	r.untilEvent(s, "kept", "the text", func() {})
 	if got := events(s, "shown"); len(got) > 0 || server.reads.Load() != 1 {
-		t.Errorf("the stream shown has %q after %d readings, want none after 1", got, server.reads.Load())
+		t.Errorf("the stream shown has %q after %d readings, want none after 1", got,
+			server.reads.Load())
 	}
 }
 
-// Log messages of an entry's level and logger are events; a flood of them is told of, and does not grow.
+// Log messages of an entry's level and logger are events; a flood of them is told of, and does not
+// grow.
 func TestLogEvents(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
@@ -242,8 +254,11 @@ func TestEventsOverPipes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s, h := r.session("one", "/w")
-	r.bridge(withEvents(program("touch"), eventOf("mem://note", "", "keep"), eventOf("mem://none", "", "keep")))
-	h.until(t, "touch", func(names []string, _ []gateway.Tool) bool { return slices.Contains(names, "touch") })
+	r.bridge(withEvents(program("touch"), eventOf("mem://note", "", "keep"),
+		eventOf("mem://none", "", "keep")))
+	h.until(t, "touch", func(names []string, _ []gateway.Tool) bool {
+		return slices.Contains(names, "touch")
+	})
 	r.untilEvent(s, "srv", "mem://note has changed:\na note", func() { callTool(s, "touch", "{}") })
 }
 
@@ -257,7 +272,8 @@ func TestNoEvents(t *testing.T) {
 				asked.Store(method, true)
 				if p, ok := req.GetParams().(*mcp.SubscriptionsListenParams); ok {
 					n := p.Notifications
-					asked.Store("list changes", n.ResourcesListChanged || len(n.ResourceSubscriptions) > 0)
+					asked.Store("list changes", n.ResourcesListChanged ||
+						len(n.ResourceSubscriptions) > 0)
 				}
 				//nolint:staticcheck // clients of servers that log send it
 				if p := req.GetParams(); p != nil && p.GetMeta()[mcp.MetaKeyLogLevel] != nil {
@@ -272,7 +288,8 @@ func TestNoEvents(t *testing.T) {
 		h.has(t, "log")
 		callTool(s, "log", "{}")
 		server.changed("mem://a")
-		for _, method := range []string{"resources/subscribe", "resources/list", "logging/setLevel", "logs"} {
+		for _, method := range []string{"resources/subscribe", "resources/list", "logging/setLevel",
+			"logs"} {
 			if was, _ := asked.Load(method); was == true {
 				t.Errorf("%s: the server got %s, want nothing of it", era, method)
 			}
@@ -312,6 +329,7 @@ func TestLane(t *testing.T) {
 		l.add(event{entry, "", fmt.Sprint(i), nil})
 	}
 	if got := take(); got != "0 7" || len(l.waiting) != maxWaiting-1 {
-		t.Errorf("took %q of %d, want the first of %d, and 7 left out", got, len(l.waiting)+1, maxWaiting)
+		t.Errorf("took %q of %d, want the first of %d, and 7 left out", got, len(l.waiting)+1,
+			maxWaiting)
 	}
 }

@@ -55,8 +55,10 @@ func keeper(ctx context.Context) func(mimeType string, data []byte) (string, err
 
 // extensions are the file extensions of types that have several, or that a machine may not know.
 var extensions = map[string]string{
-	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "application/pdf": ".pdf",
-	"audio/wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "text/plain": ".txt", "application/json": ".json",
+	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp",
+	"application/pdf": ".pdf",
+	"audio/wav":       ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "text/plain": ".txt",
+	"application/json": ".json",
 }
 
 func extension(mimeType string) string {
@@ -69,7 +71,8 @@ func extension(mimeType string) string {
 	return ".bin"
 }
 
-// makeRoom removes the oldest files of a directory until there is room for one more of so many bytes.
+// makeRoom removes the oldest files of a directory until there is room for one more of so many
+// bytes.
 func makeRoom(dir string, size int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -88,9 +91,12 @@ func makeRoom(dir string, size int) error {
 			total += info.Size()
 		}
 	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(files, func(a, b file) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name))
+	})
 	for len(files) > 0 && (len(files) >= maxFiles || total > maxFileBytes) {
-		if err := os.Remove(filepath.Join(dir, files[0].name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(dir, files[0].name)); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("removing an old result: %w", err)
 		}
 		total -= files[0].size

@@ -36,7 +36,8 @@ func TestFilesOfResults(t *testing.T) {
 	if len(o.Content) != 3 {
 		t.Fatalf("shoot() = %.500s, want three parts", o.Text())
 	}
-	for i, want := range []struct{ data, extension string }{{large, ".png"}, {"small", ""}, {"wav", ".wav"}} {
+	for i, want := range []struct{ data, extension string }{{large, ".png"}, {"small", ""},
+		{"wav", ".wav"}} {
 		p := o.Content[i]
 		if string(p.Data) != want.data {
 			t.Errorf("part %d has %d bytes, want %d", i, len(p.Data), len(want.data))
@@ -49,7 +50,8 @@ func TestFilesOfResults(t *testing.T) {
 		}
 		info, err := os.Stat(p.File.Path)
 		if err != nil || info.Mode() != 0o600 || filepath.Ext(p.File.Path) != want.extension {
-			t.Errorf("the file is %v (%v), want a private one that ends with %s", info, err, want.extension)
+			t.Errorf("the file is %v (%v), want a private one that ends with %s", info, err,
+				want.extension)
 		}
 		if !strings.Contains(o.Text(), p.File.Path) {
 			t.Errorf("the text is %q, want the path %s in it", o.Text(), p.File.Path)
@@ -72,7 +74,8 @@ func TestOldFilesGo(t *testing.T) {
 	if err != nil || len(entries) != maxFiles {
 		t.Fatalf("there are %d files (%v), want %d", len(entries), err, maxFiles)
 	}
-	if err := os.Truncate(filepath.Join(dir, entries[3].Name()), maxFileBytes); err != nil { // sparse
+	// sparse
+	if err := os.Truncate(filepath.Join(dir, entries[3].Name()), maxFileBytes); err != nil {
 		t.Fatal(err)
 	}
 	if err := makeRoom(dir, 1); err != nil {
@@ -86,9 +89,11 @@ func TestOldFilesGo(t *testing.T) {
 // The largest result that the bridge makes has room in a message.
 func TestResultHasRoom(t *testing.T) {
 	text := strings.Repeat("x", maxText-20)
-	v, err := convert(&mcp.CallToolResult{StructuredContent: map[string]any{"a": text}, Content: []mcp.Content{
-		&mcp.TextContent{Text: "and"}, &mcp.ImageContent{MIMEType: "image/png", Data: make([]byte, maxInline)},
-	}}, keep)
+	v, err := convert(&mcp.CallToolResult{StructuredContent: map[string]any{"a": text},
+		Content: []mcp.Content{
+			&mcp.TextContent{Text: "and"}, &mcp.ImageContent{MIMEType: "image/png",
+				Data: make([]byte, maxInline)},
+		}}, keep)
 	if err != nil {
 		t.Fatal(err)
 	}

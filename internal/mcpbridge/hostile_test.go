@@ -15,8 +15,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// rawServer answers as no SDK would: it speaks the handshake revisions, lists tools as written, and leaves calls to a
-// function.
+// rawServer answers as no SDK would: it speaks the handshake revisions, lists tools as written, and
+// leaves calls to a function.
 func rawServer(
 	t *testing.T,
 	tools string,
@@ -50,7 +50,8 @@ func rawServer(
 			call(w, r, in.Params.Name, string(in.ID))
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, in.ID)
+			_, _ = fmt.Fprintf(w,
+				`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, in.ID)
 		}
 	}))
 	t.Cleanup(func() {
@@ -71,11 +72,13 @@ func TestHostileAnswers(t *testing.T) {
 	answers := map[string]func(w http.ResponseWriter, r *http.Request, id string){
 		"good": func(w http.ResponseWriter, _ *http.Request, id string) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"ok"}]}}`, id)
+			_, _ = fmt.Fprintf(w,
+				`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"ok"}]}}`, id)
 		},
 		"huge": func(w http.ResponseWriter, _ *http.Request, id string) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id,
+			_, _ = fmt.Fprintf(w,
+				`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id,
 				strings.Repeat("x", 20<<20))
 		},
 		"junk": func(w http.ResponseWriter, _ *http.Request, _ string) {
@@ -93,8 +96,9 @@ func TestHostileAnswers(t *testing.T) {
 			defer close(flooded)
 			w.Header().Set("Content-Type", "text/event-stream")
 			for r.Context().Err() == nil {
-				_, _ = fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\","+
-					"\"params\":{\"progressToken\":\"t4\",\"progress\":1,\"message\":\"\\u001b[2J\"}}\n\n")
+				_, _ = fmt.Fprint(w,
+					"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\","+
+						"\"params\":{\"progressToken\":\"t4\",\"progress\":1,\"message\":\"\\u001b[2J\"}}\n\n")
 			}
 		},
 	}
@@ -102,9 +106,10 @@ func TestHostileAnswers(t *testing.T) {
 	for name := range answers {
 		list = append(list, plainTool(name))
 	}
-	p := rawServer(t, strings.Join(list, ","), func(w http.ResponseWriter, r *http.Request, tool, id string) {
-		answers[tool](w, r, id)
-	})
+	p := rawServer(t, strings.Join(list, ","),
+		func(w http.ResponseWriter, r *http.Request, tool, id string) {
+			answers[tool](w, r, id)
+		})
 	const callTime = 15 // seconds; a busy machine needs some for an answer of 20 MB
 	p.Rules.Timeout = callTime * time.Second
 	r := newRig(t)
@@ -112,9 +117,12 @@ func TestHostileAnswers(t *testing.T) {
 	r.bridge(p)
 	h.has(t, "flood", "good", "huge", "junk", "line")
 	for _, c := range []struct{ tool, want string }{
-		{"huge", "INTERNAL: the MCP server: calling \"tools/call\": the MCP server's answer has more than 16 MiB"},
-		{"junk", "INTERNAL: the MCP server: calling \"tools/call\": the MCP server's answer is not JSON"},
-		{"line", "INTERNAL: the MCP server: calling \"tools/call\": request terminated without response"},
+		{"huge",
+			"INTERNAL: the MCP server: calling \"tools/call\": the MCP server's answer has more than 16 MiB"},
+		{"junk",
+			"INTERNAL: the MCP server: calling \"tools/call\": the MCP server's answer is not JSON"},
+		{"line",
+			"INTERNAL: the MCP server: calling \"tools/call\": request terminated without response"},
 		{"flood", "TIMEOUT"},
 		{"good", "ok"},
 	} {
@@ -148,22 +156,27 @@ func TestMissingParameters(t *testing.T) {
 	p := rawServer(t, plainTool("t"), func(w http.ResponseWriter, _ *http.Request, _, id string) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, method := range []string{
-			"notifications/elicitation/complete", "notifications/resources/updated", "notifications/message",
-			"notifications/progress", "notifications/cancelled", "notifications/tools/list_changed",
-			"notifications/resources/list_changed", "notifications/subscriptions/acknowledged",
+			"notifications/elicitation/complete", "notifications/resources/updated",
+			"notifications/message", "notifications/progress", "notifications/cancelled",
+			"notifications/tools/list_changed", "notifications/resources/list_changed",
+			"notifications/subscriptions/acknowledged",
 		} {
 			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":%q}\n\n", method)
-			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":%q,\"params\":null}\n\n", method)
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":%q,\"params\":null}\n\n",
+				method)
 		}
-		for i, method := range []string{"elicitation/create", "roots/list", "sampling/createMessage", "ping"} {
-			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":%q}\n\n", 100+i, method)
+		for i, method := range []string{"elicitation/create", "roots/list",
+			"sampling/createMessage", "ping"} {
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":%q}\n\n", 100+i,
+				method)
 		}
 		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":"+
 			"{\"content\":[{\"type\":\"text\",\"text\":\"ok\"}]}}\n\n", id)
 	})
 	r := newRig(t)
 	s, h := r.session("one", "/w")
-	r.bridge(withEvents(p, eventOf("mem://*", "", "keep"), configs.MCPEvent{Log: "debug", Level: "keep"}))
+	r.bridge(withEvents(p, eventOf("mem://*", "", "keep"),
+		configs.MCPEvent{Log: "debug", Level: "keep"}))
 	h.has(t, "t")
 	for range 3 { // requests of the server are answered beside the calls
 		if o := callTool(s, "t", "{}"); o.Text() != "ok" {
@@ -179,9 +192,12 @@ func TestHostileLists(t *testing.T) {
 	list := []string{
 		plainTool(
 			"good",
-		), plainTool("a.b"), plainTool("a/b"), plainTool("good"), plainTool(long + "1"), plainTool(long + "2"),
-		`{"name":"large","inputSchema":{"type":"object","description":"` + strings.Repeat("x", 5<<20) + `"}}`,
-		`{"name":"text","inputSchema":{"type":"string"}}`, `{"name":"\u001b[2Jx","inputSchema":{"type":7}}`, `null`,
+		), plainTool("a.b"), plainTool("a/b"), plainTool("good"), plainTool(long + "1"),
+		plainTool(long + "2"),
+		`{"name":"large","inputSchema":{"type":"object","description":"` +
+			strings.Repeat("x", 5<<20) + `"}}`,
+		`{"name":"text","inputSchema":{"type":"string"}}`,
+		`{"name":"\u001b[2Jx","inputSchema":{"type":7}}`, `null`,
 	}
 	for i := range 10_000 {
 		list = append(list, plainTool(fmt.Sprintf("t%05d", i)))
@@ -200,7 +216,8 @@ func TestHostileLists(t *testing.T) {
 	}
 	hash := func(valid, name string) string { return withHash(valid, name, maxName) }
 	for _, want := range []string{
-		"good", "a_b", hash("a_b", "a/b"), hash(long+"1", long+"1"), hash(long+"2", long+"2"), "t00000",
+		"good", "a_b", hash("a_b", "a/b"), hash(long+"1", long+"1"), hash(long+"2", long+"2"),
+		"t00000",
 	} {
 		if !names[want] {
 			t.Errorf("the session has no tool %s, want it", want)
@@ -231,31 +248,35 @@ func TestEndlessLists(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			var pages atomic.Int64
-			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				var in struct {
-					ID     json.RawMessage
-					Method string
-				}
-				if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&in) != nil || in.ID == nil {
-					w.WriteHeader(http.StatusAccepted)
-					return
-				}
-				w.Header().Set("Content-Type", "application/json")
-				answer := `"error":{"code":-32601,"message":"no"}`
-				const about = `"capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}`
-				switch {
-				case in.Method == "server/discover" && era == eras[0]:
-					answer = `"result":{"supportedVersions":["2026-07-28"],"resultType":"complete",` + about + `}`
-				case in.Method == "initialize":
-					answer = `"result":{"protocolVersion":"2025-06-18",` + about + `}`
-				case in.Method == "tools/list":
-					tool := fmt.Sprintf(`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, pages.Add(1),
-						strings.Repeat("x", 6<<20))
-					answer = fmt.Sprintf(`"result":{"tools":[%s],"nextCursor":"%d","resultType":"complete"}`, tool,
-						pages.Load())
-				}
-				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, in.ID, answer)
-			}))
+			web := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					var in struct {
+						ID     json.RawMessage
+						Method string
+					}
+					if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&in) != nil ||
+						in.ID == nil {
+						w.WriteHeader(http.StatusAccepted)
+						return
+					}
+					w.Header().Set("Content-Type", "application/json")
+					answer := `"error":{"code":-32601,"message":"no"}`
+					const about = `"capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}`
+					switch {
+					case in.Method == "server/discover" && era == eras[0]:
+						answer = `"result":{"supportedVersions":["2026-07-28"],"resultType":"complete",` + about + `}`
+					case in.Method == "initialize":
+						answer = `"result":{"protocolVersion":"2025-06-18",` + about + `}`
+					case in.Method == "tools/list":
+						tool := fmt.Sprintf(
+							`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`,
+							pages.Add(1), strings.Repeat("x", 6<<20))
+						answer = fmt.Sprintf(
+							`"result":{"tools":[%s],"nextCursor":"%d","resultType":"complete"}`,
+							tool, pages.Load())
+					}
+					_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, in.ID, answer)
+				}))
 			t.Cleanup(func() {
 				web.CloseClientConnections()
 				web.Close()
@@ -265,7 +286,9 @@ func TestEndlessLists(t *testing.T) {
 			if n := pages.Load(); n > 12 {
 				t.Errorf("%d pages of 6 MiB were read, want a few", n)
 			}
-			b.until(era, func(lines, _ string) bool { return strings.Contains(lines, "connected by MCP "+era) })
+			b.until(era, func(lines, _ string) bool {
+				return strings.Contains(lines, "connected by MCP "+era)
+			})
 		})
 	}
 }
@@ -289,7 +312,9 @@ func TestAllowChooses(t *testing.T) {
 func TestRedirect(t *testing.T) {
 	t.Setenv("THE_TOKEN", "s3cret")
 	var reached atomic.Bool
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		reached.Store(true)
+	}))
 	defer other.Close()
 	var authorization atomic.Value
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -303,10 +328,12 @@ func TestRedirect(t *testing.T) {
 		URL: front.URL, Headers: map[string]string{"Authorization": "Bearer ${THE_TOKEN}"},
 	}})
 	b.hasFault(
-		"the MCP server redirects to " + other.URL + ", which the provider's file does not name; tried again in ",
+		"the MCP server redirects to " + other.URL +
+			", which the provider's file does not name; tried again in ",
 	)
 	if got := authorization.Load(); got != "Bearer s3cret" || reached.Load() {
-		t.Errorf("the first host got %q and the second was reached: %v, want the token and false", got, reached.Load())
+		t.Errorf("the first host got %q and the second was reached: %v, want the token and false",
+			got, reached.Load())
 	}
 }
 

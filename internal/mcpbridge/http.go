@@ -35,9 +35,10 @@ func (u *upstream) overHTTP() (mcp.Transport, error) {
 	}
 	g := &guard{ctx: ctx, u: u, base: base, headers: headers}
 	transport := &mcp.StreamableClientTransport{
-		Endpoint:     server.URL,
-		HTTPClient:   &http.Client{Transport: g, CheckRedirect: stayOnHost},
-		MaxEventSize: 2 * maxMessage, // at its own bound the SDK gives up the connection: guard has a lower one
+		Endpoint:   server.URL,
+		HTTPClient: &http.Client{Transport: g, CheckRedirect: stayOnHost},
+		// at its own bound the SDK gives up the connection: guard has a lower one
+		MaxEventSize: 2 * maxMessage,
 	}
 	if u.b.o.Logins != nil && !server.HasAuthorization() {
 		g.login = u.b.o.Logins.ofProvider(u.b.o.Provider)
@@ -90,7 +91,8 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 			stream.ended = g.u.listenEnded
 		}
 		resp.Body = whole
-	case kind == "application/json" && resp.StatusCode == http.StatusOK && req.Method == http.MethodPost:
+	case kind == "application/json" && resp.StatusCode == http.StatusOK &&
+		req.Method == http.MethodPost:
 		defer end()
 		if err := wholeAnswer(req, resp); err != nil {
 			return nil, err
@@ -113,7 +115,8 @@ func (b body) Close() error {
 	return b.whole.Close()
 }
 
-// listenEnded ends the connection when the server no longer tells of changes: the SDK does not ask it again.
+// listenEnded ends the connection when the server no longer tells of changes: the SDK does not ask
+// it again.
 func (u *upstream) listenEnded() {
 	u.lose(errors.New("the MCP server ended the stream of its changes"))
 }
@@ -127,7 +130,8 @@ func wholeAnswer(req *http.Request, resp *http.Response) error {
 	case err != nil:
 		return fmt.Errorf("reading the answer: %w", err)
 	case len(data) > maxMessage:
-		data, err = errorAnswer(req, fmt.Sprintf("the MCP server's answer has more than %d MiB", maxMessage>>20))
+		data, err = errorAnswer(req, fmt.Sprintf("the MCP server's answer has more than %d MiB",
+			maxMessage>>20))
 	case len(bytes.TrimSpace(data)) > 0 && !json.Valid(data):
 		data, err = errorAnswer(req, "the MCP server's answer is not JSON")
 	}
@@ -153,7 +157,8 @@ func errorAnswer(req *http.Request, message string) ([]byte, error) {
 		return nil, errors.New(message)
 	}
 	return json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": asked.ID, "error": map[string]any{"code": -32603, "message": message},
+		"jsonrpc": "2.0", "id": asked.ID,
+		"error": map[string]any{"code": -32603, "message": message},
 	})
 }
 
@@ -174,8 +179,8 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// eventStream is a body of server-sent events that fails at an event that is too long. The SDK would read such a body
-// to its end, which need not come.
+// eventStream is a body of server-sent events that fails at an event that is too long. The SDK
+// would read such a body to its end, which need not come.
 type eventStream struct {
 	io.Reader
 	ended func() // may be nil

@@ -50,15 +50,18 @@ func TestReadLines(t *testing.T) {
 	}{
 		"texts":           {plainAnswer + "\n", []string{`7: ["a\nb" "é"] false`}, ""},
 		"without its end": {plainAnswer, []string{`7: ["a\nb" "é"] false`}, ""},
-		"long": {result(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 100_000) + `"}]}`),
+		"long": {result(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 100_000) +
+			`"}]}`),
 			[]string{`7: ["` + strings.Repeat("x", 100_000) + `"] false`}, ""},
-		"a failure": {result(`{"content":[],"isError":true,"resultType":"complete","_meta":{"a":1}}`),
+		"a failure": {result(
+			`{"content":[],"isError":true,"resultType":"complete","_meta":{"a":1}}`),
 			[]string{`7: [] true`}, ""},
 		"a question": {result(`{"content":[],"resultType":"input_required"}`),
 			[]string{"7: SDK"}, ""},
 		"an image": {result(`{"content":[{"type":"image","data":""}]}`),
 			[]string{"7: SDK"}, ""},
-		"a structure":         {result(`{"content":[],"structuredContent":{}}`), []string{"7: SDK"}, ""},
+		"a structure": {result(`{"content":[],"structuredContent":{}}`), []string{"7: SDK"},
+			""},
 		"a key twice":         {result(`{"content":[],"content":[]}`), []string{"7: SDK"}, ""},
 		"keys in other cases": {result(`{"Content":[]}`), []string{"7: SDK"}, ""},
 		"no text":             {result(`{"content":[{"type":"text"}]}`), []string{"7: SDK"}, ""},
@@ -75,7 +78,8 @@ func TestReadLines(t *testing.T) {
 		"without end": {"{" + strings.Repeat(" ", maxMessage), nil, "more than 16 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := lineTransport{out: io.NopCloser(strings.NewReader(test.in))}.Connect(t.Context())
+			c, err := lineTransport{out: io.NopCloser(strings.NewReader(test.in))}.Connect(
+				t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,12 +145,14 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("%q: the SDK reads %v", line, err)
 		}
 		got := ours.Error.(*callAnswer).result
-		if ours.ID != theirs.ID || got.IsError != want.IsError || len(got.Content) != len(want.Content) {
+		if ours.ID != theirs.ID || got.IsError != want.IsError ||
+			len(got.Content) != len(want.Content) {
 			t.Fatalf("%q: read %v, the SDK %v", line, got, want)
 		}
 		for i := range want.Content {
 			if !reflect.DeepEqual(got.Content[i], want.Content[i]) {
-				t.Errorf("%q: content %d is %v, the SDK's %v", line, i, got.Content[i], want.Content[i])
+				t.Errorf("%q: content %d is %v, the SDK's %v", line, i, got.Content[i],
+					want.Content[i])
 			}
 		}
 	})

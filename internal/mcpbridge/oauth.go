@@ -21,7 +21,8 @@ import (
 // This file sends an MCP server's token with the requests to it, and turns a refusal into a fault
 // that says how to log in.
 
-// refreshTime bounds a request to an authorization server. A call waits for it, and so does the gateway's end.
+// refreshTime bounds a request to an authorization server. A call waits for it, and so does the
+// gateway's end.
 const refreshTime = 10 * time.Second
 
 // loginError says that a server wants a login, and how to log in.
@@ -38,8 +39,8 @@ func (e loginError) Error() string {
 // errLoginChanged ends a connection whose login is another one now.
 var errLoginChanged = errors.New("the login has changed")
 
-// authorizer gives the requests of a connection the token of the provider's login. It never asks a person: where the
-// login does not do, it says so.
+// authorizer gives the requests of a connection the token of the provider's login. It never asks a
+// person: where the login does not do, it says so.
 type authorizer struct {
 	u     *upstream
 	login *login
@@ -96,7 +97,8 @@ func (a *authorizer) Authorize(ctx context.Context, req *http.Request, resp *htt
 
 const maxScope = 200 // bytes of a scope that is shown
 
-// check ends the connection if err says that it needs a login, so that the fault shows. It returns err.
+// check ends the connection if err says that it needs a login, so that the fault shows. It returns
+// err.
 func (a *authorizer) check(err error) error {
 	if _, needsLogin := errors.AsType[loginError](err); needsLogin {
 		a.u.lose(err)
@@ -104,8 +106,9 @@ func (a *authorizer) check(err error) error {
 	return err
 }
 
-// newOAuthClient returns the client for requests to the authorization server of an MCP server. Close its idle
-// connections after use. The SDK checks addresses only if the client has a transport with no dialer of its own.
+// newOAuthClient returns the client for requests to the authorization server of an MCP server.
+// Close its idle connections after use. The SDK checks addresses only if the client has a transport
+// with no dialer of its own.
 func newOAuthClient(server string) *http.Client {
 	return &http.Client{
 		Timeout:       refreshTime,
@@ -126,7 +129,8 @@ func newOAuthClient(server string) *http.Client {
 func checkReach(server string, target *url.URL) error {
 	from, err := url.Parse(server)
 	if err == nil && isLoopback(target.Hostname()) && !isLoopback(from.Hostname()) {
-		err = fmt.Errorf("the MCP server leads to a program on this machine, %s", visible.Line(target.Host))
+		err = fmt.Errorf("the MCP server leads to a program on this machine, %s",
+			visible.Line(target.Host))
 	}
 	return err
 }
@@ -144,7 +148,8 @@ func clientSecret(o configs.OAuth) (string, error) {
 	secret, missing := configs.ExpandVariables(o.ClientSecret)
 	if missing != "" {
 		return "", fmt.Errorf(
-			"oauth.client_secret needs the variable %s, which the gateway's environment does not have", missing)
+			"oauth.client_secret needs the variable %s, which the gateway's environment "+
+				"does not have", missing)
 	}
 	return secret, nil
 }
@@ -157,13 +162,14 @@ func tokenFailure(doing string, err error) error {
 		if slices.Contains(tokenErrors, refusal.ErrorCode) {
 			why = refusal.ErrorCode
 		}
-		return fmt.Errorf("%s: the authorization server answered %s", doing, visible.Line(shorten(why, maxScope)))
+		return fmt.Errorf("%s: the authorization server answered %s", doing,
+			visible.Line(shorten(why, maxScope)))
 	}
 	return fmt.Errorf("%s: %s", doing, visible.Line(shorten(err.Error(), maxReason)))
 }
 
 // tokenErrors are the errors that a token endpoint may answer (RFC 6749, 5.2; RFC 8707).
 var tokenErrors = []string{
-	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
-	"invalid_scope", "invalid_target",
+	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client",
+	"unsupported_grant_type", "invalid_scope", "invalid_target",
 }

@@ -24,15 +24,20 @@ import (
 // loginTime is how long a person has to log in.
 const loginTime = 5 * time.Minute
 
-// Login logs in at the server of a provider file, and keeps the token. It calls show with the URL that a person has to
-// open in a browser, and waits up to five minutes for the browser's return. The bridges connect again. Errors that a
-// user can mend are [protocol.Error]: INVALID_STATE, DENIED by the person or the server, TIMEOUT.
-func (l *Logins) Login(ctx context.Context, p configs.Provider, show func(link string) error) error {
+// Login logs in at the server of a provider file, and keeps the token. It calls show with the URL
+// that a person has to open in a browser, and waits up to five minutes for the browser's return.
+// The bridges connect again. Errors that a user can mend are [protocol.Error]: INVALID_STATE,
+// DENIED by the person or the server, TIMEOUT.
+func (l *Logins) Login(
+	ctx context.Context, p configs.Provider, show func(link string) error,
+) error {
 	switch {
 	case p.Kind != configs.KindMCP || p.MCP.URL == "":
-		return refusedLogin("provider %q has no MCP server at a URL, so there is nothing to log in at", p.Name)
+		return refusedLogin(
+			"provider %q has no MCP server at a URL, so there is nothing to log in at", p.Name)
 	case p.MCP.HasAuthorization():
-		return refusedLogin("the file of provider %q has the header Authorization: remove it to log in", p.Name)
+		return refusedLogin(
+			"the file of provider %q has the header Authorization: remove it to log in", p.Name)
 	}
 	ctx, cancel := withLoginTime(ctx)
 	defer cancel()
@@ -100,7 +105,8 @@ func (l *Logins) authorize(
 		return nil, err
 	}
 	a := &authorization{p: p, back: back, show: show, asked: asked, had: had}
-	a.got = keptLogin{URL: p.MCP.URL, Issuer: p.MCP.OAuth.Issuer, IsRegistered: p.MCP.OAuth.ClientID == ""}
+	a.got = keptLogin{URL: p.MCP.URL, Issuer: p.MCP.OAuth.Issuer,
+		IsRegistered: p.MCP.OAuth.ClientID == ""}
 	client := newOAuthClient(p.MCP.URL)
 	defer client.CloseIdleConnections()
 	config := &auth.AuthorizationCodeHandlerConfig{
@@ -120,12 +126,15 @@ func (l *Logins) authorize(
 		return nil, err
 	}
 	return &a.got, handler.Authorize(ctx, req, &http.Response{
-		StatusCode: asked.status, Header: http.Header{"Www-Authenticate": asked.header}, Body: http.NoBody,
+		StatusCode: asked.status, Header: http.Header{"Www-Authenticate": asked.header},
+		Body: http.NoBody,
 	})
 }
 
 // fetch shows the link and waits for the browser.
-func (a *authorization) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+func (a *authorization) fetch(
+	ctx context.Context, args *auth.AuthorizationArgs,
+) (*auth.AuthorizationResult, error) {
 	link, err := url.Parse(args.URL)
 	if err == nil {
 		err = checkReach(a.p.MCP.URL, link)
@@ -153,8 +162,11 @@ func (a *authorization) scopes(found []string) []string {
 }
 
 // setToken stores the token that the authorization server gave.
-func (a *authorization) setToken(_ context.Context, o *oauth2.Config, token *oauth2.Token) (oauth2.TokenSource, error) {
-	a.got.ClientID, a.got.TokenURL, a.got.AuthStyle = o.ClientID, o.Endpoint.TokenURL, o.Endpoint.AuthStyle
+func (a *authorization) setToken(
+	_ context.Context, o *oauth2.Config, token *oauth2.Token,
+) (oauth2.TokenSource, error) {
+	a.got.ClientID, a.got.TokenURL, a.got.AuthStyle = o.ClientID, o.Endpoint.TokenURL,
+		o.Endpoint.AuthStyle
 	if a.got.IsRegistered {
 		a.got.ClientSecret = o.ClientSecret
 	}
@@ -170,8 +182,10 @@ func setClient(config *auth.AuthorizationCodeHandlerConfig, o configs.OAuth) err
 	if o.ClientID == "" {
 		config.DynamicClientRegistrationConfig = &auth.DynamicClientRegistrationConfig{
 			Metadata: &oauthex.ClientRegistrationMetadata{
-				ClientName: "tapgw", RedirectURIs: []string{config.RedirectURL}, TokenEndpointAuthMethod: "none",
-				GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
+				ClientName: "tapgw", RedirectURIs: []string{config.RedirectURL},
+				TokenEndpointAuthMethod: "none",
+				GrantTypes:              []string{"authorization_code", "refresh_token"},
+				ResponseTypes:           []string{"code"},
 			},
 		}
 		return nil
@@ -179,7 +193,8 @@ func setClient(config *auth.AuthorizationCodeHandlerConfig, o configs.OAuth) err
 	config.PreregisteredClient = &oauthex.ClientCredentials{ClientID: o.ClientID, Issuer: o.Issuer}
 	secret, err := clientSecret(o)
 	if secret != "" {
-		config.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: secret}
+		config.PreregisteredClient.ClientSecretAuth =
+			&oauthex.ClientSecretAuth{ClientSecret: secret}
 	}
 	return err
 }
@@ -211,7 +226,8 @@ func (l *Logins) challenge(ctx context.Context, p configs.Provider) (*challenge,
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	defer base.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: base, CheckRedirect: stayOnHost, Timeout: refreshTime}).Do(req)
+	resp, err := (&http.Client{Transport: base, CheckRedirect: stayOnHost,
+		Timeout: refreshTime}).Do(req)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,8 +24,8 @@ import (
 // isCode checks that an error has a code, and a text in its message.
 func isCode(t *testing.T, err error, code protocol.Code, text string) {
 	t.Helper()
-	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != code || !strings.Contains(e.Message, text) ||
-		strings.Contains(e.Message, "\n") {
+	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != code ||
+		!strings.Contains(e.Message, text) || strings.Contains(e.Message, "\n") {
 		t.Errorf("the login ends with %v, want %s and %q on one line", err, code, text)
 	}
 }
@@ -50,7 +50,8 @@ func TestLoginRefusals(t *testing.T) {
 		"answer of another server": {
 			func(a *taptest.AuthServer, _ *configs.Provider) {
 				a.Answer = func(q url.Values) { q.Set("iss", "https://evil.example") }
-			}, protocol.CodeInvalidState, `authorization response issuer "https://evil.example" does not match`,
+			}, protocol.CodeInvalidState,
+			`authorization response issuer "https://evil.example" does not match`,
 		},
 		"code of another login": {
 			func(a *taptest.AuthServer, _ *configs.Provider) {
@@ -64,17 +65,23 @@ func TestLoginRefusals(t *testing.T) {
 		},
 		"endpoint without TLS": {
 			func(a *taptest.AuthServer, _ *configs.Provider) {
-				a.Metadata = func(m map[string]any) { m["token_endpoint"] = "http://evil.example/token" }
+				a.Metadata = func(m map[string]any) {
+					m["token_endpoint"] = "http://evil.example/token"
+				}
 			}, protocol.CodeInvalidState, "token_endpoint",
 		},
 		"page that is a script": {
 			func(a *taptest.AuthServer, _ *configs.Provider) {
-				a.Metadata = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
+				a.Metadata = func(m map[string]any) {
+					m["authorization_endpoint"] = "javascript:alert(1)"
+				}
 			}, protocol.CodeInvalidState, "authorization_endpoint",
 		},
 		"no PKCE": {
 			func(a *taptest.AuthServer, _ *configs.Provider) {
-				a.Metadata = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
+				a.Metadata = func(m map[string]any) {
+					delete(m, "code_challenge_methods_supported")
+				}
 			}, protocol.CodeInvalidState, "does not implement PKCE",
 		},
 		"no registration": {
@@ -103,7 +110,8 @@ func TestLoginRefusals(t *testing.T) {
 			func(a *taptest.AuthServer, _ *configs.Provider) {
 				a.Token = func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
-					_, _ = w.Write([]byte(`{"access_token":"hush\r\nX-Evil: 1","token_type":"bearer"}`))
+					_, _ = w.Write(
+						[]byte(`{"access_token":"hush\r\nX-Evil: 1","token_type":"bearer"}`))
 				}
 			}, protocol.CodeInvalidState, "gave a token that no request can carry",
 		},
@@ -136,7 +144,8 @@ func TestLoginRefusals(t *testing.T) {
 	}
 }
 
-// Only the browser that the login sent away brings it back, once: whatever else comes to the port changes nothing.
+// Only the browser that the login sent away brings it back, once: whatever else comes to the port
+// changes nothing.
 func TestLoginReturn(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)
@@ -144,8 +153,10 @@ func TestLoginReturn(t *testing.T) {
 	var second string
 	err := NewLogins(t.TempDir()).Login(t.Context(), p, func(link string) error {
 		client := &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			},
 		}
 		sent, err := client.Get(link)
 		if err != nil {
@@ -177,13 +188,19 @@ func TestLoginReturn(t *testing.T) {
 		for name, c := range map[string]struct {
 			got, want int
 		}{
-			"other host": {ask(http.MethodGet, back, func(r *http.Request) { r.Host = "evil.example" }), 421},
+			"other host": {ask(http.MethodGet, back, func(r *http.Request) {
+				r.Host = "evil.example"
+			}), 421},
 			"name of the port": {
-				ask(http.MethodGet, back, func(r *http.Request) { r.Host = "localhost:" + u.Port() }), 421,
+				ask(http.MethodGet, back, func(r *http.Request) {
+					r.Host = "localhost:" + u.Port()
+				}), 421,
 			},
-			"other origin":     {ask(http.MethodGet, back, header("Origin", "https://evil.example")), 403},
-			"image":            {ask(http.MethodGet, back, header("Sec-Fetch-Dest", "image")), 403},
-			"frame":            {ask(http.MethodGet, back, header("Sec-Fetch-Dest", "iframe")), 403},
+			"other origin": {ask(http.MethodGet, back,
+				header("Origin", "https://evil.example")), 403},
+			"image": {ask(http.MethodGet, back, header("Sec-Fetch-Dest", "image")), 403},
+			"frame": {ask(http.MethodGet, back, header("Sec-Fetch-Dest", "iframe")),
+				403},
 			"preview":          {ask(http.MethodHead, back, same), 405},
 			"form":             {ask(http.MethodPost, back, same), 405},
 			"other path":       {ask(http.MethodGet, "http://"+u.Host+"/", same), 404},
@@ -200,7 +217,8 @@ func TestLoginReturn(t *testing.T) {
 			first <- text
 		}()
 		t.Cleanup(func() {
-			if text := <-first; !strings.HasPrefix(text, "tapgw is logged in for the provider srv.") {
+			if text := <-first; !strings.HasPrefix(text,
+				"tapgw is logged in for the provider srv.") {
 				t.Errorf("the page says %q, want that the login is done", text)
 			}
 		})
@@ -246,7 +264,8 @@ func TestLoginReturnsOnce(t *testing.T) {
 	}
 }
 
-// A client that the user registered is used as the file says, with its secret, its scopes and its port.
+// A client that the user registered is used as the file says, with its secret, its scopes and its
+// port.
 func TestOwnClient(t *testing.T) {
 	t.Setenv("OAUTH_TEST_SECRET", "hush")
 	a := newAuthServer(t)
@@ -262,7 +281,8 @@ func TestOwnClient(t *testing.T) {
 	}
 	a.Clients["mine"] = ""
 	logins := NewLogins(t.TempDir())
-	isCode(t, logIn(t, logins, p), protocol.CodeInvalidState, "the browser can't return to port "+strconv.Itoa(port))
+	isCode(t, logIn(t, logins, p), protocol.CodeInvalidState,
+		"the browser can't return to port "+strconv.Itoa(port))
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,12 +290,15 @@ func TestOwnClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := a.Asked[0]
-	if back := "http://127.0.0.1:" + strconv.Itoa(port) + returnPath; q.Get("client_id") != "mine" ||
+	if back := "http://127.0.0.1:" + strconv.Itoa(port) +
+		returnPath; q.Get("client_id") != "mine" ||
 		q.Get(
 			"redirect_uri",
-		) != back || !strings.Contains(q.Get("scope"), "write") || strings.Contains(q.Get("scope"), "read") ||
-		q.Get("resource") != p.MCP.URL {
-		t.Errorf("the browser came with %v, want the client mine, scope write, the server's URL and %s", q, back)
+		) != back || !strings.Contains(q.Get("scope"), "write") ||
+		strings.Contains(q.Get("scope"), "read") || q.Get("resource") != p.MCP.URL {
+		t.Errorf(
+			"the browser came with %v, want the client mine, scope write, the server's URL and %s",
+			q, back)
 	}
 	a.Locked(func() { clear(a.Access) })
 	token := mustRead(t, filepath.Join(logins.dir, "srv.json")).Token.AccessToken
@@ -284,7 +307,9 @@ func TestOwnClient(t *testing.T) {
 	}
 	a.Locked(func() {
 		if !slices.Equal(a.Presented, []string{"hush", "hush"}) {
-			t.Errorf("the token endpoint got the secrets %q, want hush for the code and for the refresh", a.Presented)
+			t.Errorf(
+				"the token endpoint got the secrets %q, want hush for the code and for the refresh",
+				a.Presented)
 		}
 	})
 	data, err := os.ReadFile(filepath.Join(logins.dir, "srv.json"))
@@ -297,7 +322,8 @@ func TestOwnClient(t *testing.T) {
 func TestNothingToLogInAt(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
-	p := configs.Provider{Name: "srv", Kind: configs.KindMCP, MCP: configs.MCPUpstream{URL: web.URL}}
+	p := configs.Provider{Name: "srv", Kind: configs.KindMCP,
+		MCP: configs.MCPUpstream{URL: web.URL}}
 	err := logIn(t, NewLogins(t.TempDir()), p)
 	isCode(t, err, protocol.CodeInvalidState, "asks for no login: it answered 404 Not Found")
 	web.Close()
@@ -342,7 +368,8 @@ func TestCheckReach(t *testing.T) {
 	for target, isFine := range map[string]bool{
 		"https://as.example/x": true, "http://127.0.0.1:9400/": false, "http://localhost/": false,
 		"http://LOCALHOST./": false, "https://a.localhost/": false, "http://[::1]:1/": false,
-		"http://[::ffff:127.0.0.1]/": false, "http://127.9.9.9/": false, "https://127.example/": true,
+		"http://[::ffff:127.0.0.1]/": false, "http://127.9.9.9/": false,
+		"https://127.example/": true,
 	} {
 		u, err := url.Parse(target)
 		if err != nil {

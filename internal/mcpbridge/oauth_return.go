@@ -21,7 +21,8 @@ import (
 
 const returnPath = "/callback"
 
-// loginReturn is where a browser returns to after a login: a server on this machine, for as long as the login runs.
+// loginReturn is where a browser returns to after a login: a server on this machine, for as long as
+// the login runs.
 type loginReturn struct {
 	url, host string
 	provider  string
@@ -41,12 +42,14 @@ func listenForReturn(p configs.Provider) (*loginReturn, error) {
 	port := p.MCP.OAuth.Port
 	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil && port != 0 {
-		return nil, refusedLogin("the browser can't return to port %d, which oauth.port names: %v", port, err)
+		return nil, refusedLogin("the browser can't return to port %d, which oauth.port names: %v",
+			port, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("listening for the browser's return: %w", err)
 	}
 	r := &loginReturn{
-		host: listener.Addr().String(), provider: p.Name, answer: make(chan url.Values, 1), ended: make(chan struct{}),
+		host: listener.Addr().String(), provider: p.Name, answer: make(chan url.Values, 1),
+		ended: make(chan struct{}),
 	}
 	r.url = "http://" + r.host + returnPath
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: refreshTime, MaxHeaderBytes: 64 << 10}
@@ -73,9 +76,11 @@ func (r *loginReturn) wait(ctx context.Context) (*auth.AuthorizationResult, erro
 				why += ", " + about
 			}
 			return nil, &protocol.Error{Code: protocol.CodeDenied, Message: fmt.Sprintf(
-				"the login for %s was refused: %s", r.provider, visible.Line(shorten(why, maxReason)))}
+				"the login for %s was refused: %s", r.provider,
+				visible.Line(shorten(why, maxReason)))}
 		}
-		return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
+		return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"),
+			Iss: q.Get("iss")}, nil
 	}
 }
 
@@ -91,8 +96,8 @@ func (r *loginReturn) close(err error) {
 	r.served.Wait()
 }
 
-// ServeHTTP implements http.Handler. Every web page can send requests here, so only an answer with the state counts,
-// once, and a wrong one changes nothing.
+// ServeHTTP implements http.Handler. Every web page can send requests here, so only an answer with
+// the state counts, once, and a wrong one changes nothing.
 func (r *loginReturn) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -121,15 +126,18 @@ func (r *loginReturn) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // take hands an answer to the login, and waits for how that ends.
 func (r *loginReturn) take(ctx context.Context, q url.Values) (status int, text string) {
 	r.mu.Lock()
-	isRight := r.state != "" && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(r.state)) == 1
+	isRight := r.state != "" && subtle.ConstantTimeCompare([]byte(q.Get("state")),
+		[]byte(r.state)) == 1
 	isSecond := r.isIn
 	r.isIn = r.isIn || isRight
 	r.mu.Unlock()
 	switch {
 	case !isRight:
-		return http.StatusBadRequest, "This is not the answer to the login that waits. It still waits."
+		return http.StatusBadRequest,
+			"This is not the answer to the login that waits. It still waits."
 	case isSecond:
-		return http.StatusConflict, "This login has had its answer already. You can close this page."
+		return http.StatusConflict,
+			"This login has had its answer already. You can close this page."
 	}
 	r.answer <- q
 	select {
@@ -140,5 +148,6 @@ func (r *loginReturn) take(ctx context.Context, q url.Values) (status int, text 
 	if r.err != nil {
 		return http.StatusBadGateway, "The login failed: " + r.err.Error()
 	}
-	return http.StatusOK, "tapgw is logged in for the provider " + r.provider + ". You can close this page."
+	return http.StatusOK, "tapgw is logged in for the provider " + r.provider +
+		". You can close this page."
 }

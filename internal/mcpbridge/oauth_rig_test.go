@@ -24,7 +24,9 @@ func protectedServer(t *testing.T, a *taptest.AuthServer, era string) configs.Pr
 	s := mcp.NewServer(&mcp.Implementation{Name: "far", Version: "1"}, nil)
 	for _, name := range []string{"read", "write"} {
 		s.AddTool(&mcp.Tool{Name: name, InputSchema: anyObject},
-			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("done"), nil })
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return text("done"), nil
+			})
 	}
 	p := serveHTTP(t, s, era, a.Protect)
 	p.Name, p.Kind = "srv", configs.KindMCP

@@ -24,9 +24,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Logins are the logins at the MCP servers of provider files, kept in a directory with one file for each provider. The
-// bridges of one gateway share them; no other process writes the directory. The methods may be called from any
-// goroutine.
+// Logins are the logins at the MCP servers of provider files, kept in a directory with one file for
+// each provider. The bridges of one gateway share them; no other process writes the directory. The
+// methods may be called from any goroutine.
 type Logins struct {
 	dir string
 
@@ -34,8 +34,8 @@ type Logins struct {
 	all map[string]*login
 }
 
-// NewLogins returns the logins that a directory keeps. The directory need not exist; nothing is read before a server
-// needs it.
+// NewLogins returns the logins that a directory keeps. The directory need not exist; nothing is
+// read before a server needs it.
 func NewLogins(dir string) *Logins { return &Logins{dir: dir, all: map[string]*login{}} }
 
 // login is the login of one provider.
@@ -55,14 +55,15 @@ type login struct {
 	changed chan struct{}
 }
 
-// keptLogin is the content of a file. The token is for the server at URL alone, and is refreshed at TokenURL alone:
-// that stands for the authorization server that gave it.
+// keptLogin is the content of a file. The token is for the server at URL alone, and is refreshed at
+// TokenURL alone: that stands for the authorization server that gave it.
 type keptLogin struct {
-	URL          string           `json:"url"`
-	Issuer       string           `json:"issuer,omitzero"` // that the provider file asked for
-	ClientID     string           `json:"clientId"`
-	ClientSecret string           `json:"clientSecret,omitzero"` // of a client that the gateway registered
-	IsRegistered bool             `json:"registered,omitzero"`   // by the gateway
+	URL      string `json:"url"`
+	Issuer   string `json:"issuer,omitzero"` // that the provider file asked for
+	ClientID string `json:"clientId"`
+	// of a client that the gateway registered
+	ClientSecret string           `json:"clientSecret,omitzero"`
+	IsRegistered bool             `json:"registered,omitzero"` // by the gateway
 	TokenURL     string           `json:"tokenUrl"`
 	AuthStyle    oauth2.AuthStyle `json:"authStyle,omitzero"`
 	Scopes       []string         `json:"scopes,omitzero"` // that the token has
@@ -87,13 +88,15 @@ func (l *Logins) ofProvider(p configs.Provider) *login {
 	defer l.mu.Unlock()
 	if l.all[name] == nil {
 		l.all[name] = &login{
-			file: filepath.Join(l.dir, name+".json"), turn: make(chan struct{}, 1), changed: make(chan struct{}),
+			file: filepath.Join(l.dir, name+".json"), turn: make(chan struct{}, 1),
+			changed: make(chan struct{}),
 		}
 	}
 	return l.all[name]
 }
 
-// changes returns a channel that is closed when a person logs in or out. It is nil if there are no logins.
+// changes returns a channel that is closed when a person logs in or out. It is nil if there are no
+// logins.
 func (l *Logins) changes(p configs.Provider) <-chan struct{} {
 	if l == nil || p.MCP.URL == "" {
 		return nil
@@ -133,8 +136,9 @@ func (l *login) keptFor(m configs.MCPUpstream) (*keptLogin, error) {
 		l.kept, l.isRead = kept, true
 	}
 	k := l.kept
-	if k == nil || k.URL != m.URL || k.Issuer != m.OAuth.Issuer || k.IsRegistered != (m.OAuth.ClientID == "") ||
-		!k.IsRegistered && k.ClientID != m.OAuth.ClientID {
+	if k == nil || k.URL != m.URL || k.Issuer != m.OAuth.Issuer ||
+		k.IsRegistered != (m.OAuth.ClientID == "") || !k.IsRegistered &&
+		k.ClientID != m.OAuth.ClientID {
 		return nil, nil
 	}
 	return k, nil
@@ -158,8 +162,8 @@ func readLogin(file string) (*keptLogin, error) {
 	return &kept, nil
 }
 
-// token returns the token for the server of a provider file, refreshed if its time is over. It is nil if there is no
-// login. Call it unlocked, as the methods below.
+// token returns the token for the server of a provider file, refreshed if its time is over. It is
+// nil if there is no login. Call it unlocked, as the methods below.
 func (l *login) token(ctx context.Context, p configs.Provider) (*oauth2.Token, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
@@ -181,8 +185,11 @@ func (l *login) token(ctx context.Context, p configs.Provider) (*oauth2.Token, e
 	return l.kept.Token, nil
 }
 
-// renew refreshes a token that the server refused, although its time is not over. The error says that this is in vain.
-func (l *login) renew(ctx context.Context, p configs.Provider, refused string, with *challenge) error {
+// renew refreshes a token that the server refused, although its time is not over. The error says
+// that this is in vain.
+func (l *login) renew(
+	ctx context.Context, p configs.Provider, refused string, with *challenge,
+) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return err
@@ -224,8 +231,8 @@ func bearer(req *http.Request) string {
 	return token
 }
 
-// refresh gets another token and keeps it. The authorization server may make the old refresh token void, so nothing
-// interrupts this. Call it locked, with a kept login.
+// refresh gets another token and keeps it. The authorization server may make the old refresh token
+// void, so nothing interrupts this. Call it locked, with a kept login.
 func (l *login) refresh(p configs.Provider) error {
 	k := *l.kept
 	config := oauth2.Config{
@@ -239,7 +246,8 @@ func (l *login) refresh(p configs.Provider) error {
 		}
 	}
 	if config.ClientSecret == "" {
-		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret only says its id
+		// a client without a secret only says its id
+		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	client := newOAuthClient(p.MCP.URL)
 	defer client.CloseIdleConnections()

@@ -96,7 +96,8 @@ func isPrivate(t *testing.T, path string, want fs.FileMode) {
 	}
 }
 
-// Sessions that refresh at once lose no call and no login, although each refresh makes the token before it void.
+// Sessions that refresh at once lose no call and no login, although each refresh makes the token
+// before it void.
 func TestRefreshesAtOnce(t *testing.T) {
 	t.Parallel()
 	a, r := newAuthServer(t), newRig(t)
@@ -118,7 +119,8 @@ func TestRefreshesAtOnce(t *testing.T) {
 				}
 			})
 			calls.Go(func() { // the connection of another session
-				if token, err := logins.ofProvider(p).token(t.Context(), p); token == nil || err != nil {
+				if token, err := logins.ofProvider(p).token(t.Context(), p); token == nil ||
+					err != nil {
 					t.Errorf("%s: the token is %v, %v, want one", want, token, err)
 				}
 			})
@@ -167,11 +169,13 @@ func TestLoginEnds(t *testing.T) {
 			},
 		},
 		{
-			"client forgotten", "needs a login (the authorization server does not know the client: invalid_client): run",
+			"client forgotten",
+			"needs a login (the authorization server does not know the client: invalid_client): run",
 			func(a *taptest.AuthServer) {
 				clear(a.Access)
 				a.Token = func(w http.ResponseWriter, _ *http.Request) {
-					taptest.WriteJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+					taptest.WriteJSON(w, http.StatusUnauthorized,
+						map[string]any{"error": "invalid_client"})
 				}
 			},
 		},
@@ -217,7 +221,8 @@ func TestLoginEnds(t *testing.T) {
 	}
 }
 
-// An authorization server that is out of order fails calls, and the login stays. No word of its answer is shown.
+// An authorization server that is out of order fails calls, and the login stays. No word of its
+// answer is shown.
 func TestAuthServerOutOfOrder(t *testing.T) {
 	t.Parallel()
 	a, r := newAuthServer(t), newRig(t)
@@ -262,10 +267,12 @@ func TestEndlessRefusal(t *testing.T) {
 		web.CloseClientConnections()
 		web.Close()
 	})
-	p := configs.Provider{Name: "srv", Kind: configs.KindMCP, MCP: configs.MCPUpstream{URL: web.URL + "/mcp"}}
+	p := configs.Provider{Name: "srv", Kind: configs.KindMCP,
+		MCP: configs.MCPUpstream{URL: web.URL + "/mcp"}}
 	logins := NewLogins(t.TempDir())
 	newRig(t).bridge(p, with(logins)).hasFault(needsLogin)
-	isCode(t, logIn(t, NewLogins(t.TempDir()), p), protocol.CodeInvalidState, "logging in at "+web.URL)
+	isCode(t, logIn(t, NewLogins(t.TempDir()), p), protocol.CodeInvalidState,
+		"logging in at "+web.URL)
 }
 
 // A call that needs more rights fails alone, and its error says how to get them. The next login
@@ -308,8 +315,10 @@ func TestStepUp(t *testing.T) {
 					scopes = append(scopes, asked)
 				}
 			})
-			first, second := []string{"offline_access", "read"}, []string{"offline_access", "read", "write"}
-			if len(scopes) != 2 || !slices.Equal(scopes[0], first) || !slices.Equal(scopes[1], second) {
+			first, second := []string{"offline_access", "read"},
+				[]string{"offline_access", "read", "write"}
+			if len(scopes) != 2 || !slices.Equal(scopes[0], first) ||
+				!slices.Equal(scopes[1], second) {
 				t.Errorf("the logins ask for %q, want %q and %q", scopes, first, second)
 			}
 		})
@@ -341,7 +350,8 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	r.bridge(moved, with(NewLogins(dir))).hasFault(needsLogin)
 
 	lured := p
-	web := httptest.NewServer(http.RedirectHandler(stranger.URL+"/mcp", http.StatusTemporaryRedirect))
+	web := httptest.NewServer(http.RedirectHandler(stranger.URL+"/mcp",
+		http.StatusTemporaryRedirect))
 	t.Cleanup(web.Close)
 	lured.MCP.URL = web.URL
 	logins := NewLogins(t.TempDir())
@@ -357,7 +367,8 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	r.bridge(own, with(NewLogins(dir))).hasFault("Unauthorized")
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"", "mine"}; !slices.Equal(slices.Compact(slices.Sorted(slices.Values(heard))), want) {
+	if want := []string{"",
+		"mine"}; !slices.Equal(slices.Compact(slices.Sorted(slices.Values(heard))), want) {
 		t.Errorf("the stranger heard %q, want only %q", heard, want)
 	}
 }
@@ -371,7 +382,8 @@ func mustRead(t *testing.T, file string) *keptLogin {
 	return kept
 }
 
-// A login counts for the client and the issuer that the file names, and for the files of one project.
+// A login counts for the client and the issuer that the file names, and for the files of one
+// project.
 func TestLoginIsOfItsFile(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)
@@ -384,19 +396,23 @@ func TestLoginIsOfItsFile(t *testing.T) {
 		change func(p *configs.Provider)
 		has    bool
 	}{
-		"same":            {func(*configs.Provider) {}, true},
-		"other scopes":    {func(p *configs.Provider) { p.MCP.OAuth.Scopes = []string{"x"} }, true},
-		"other URL":       {func(p *configs.Provider) { p.MCP.URL += "/" }, false},
-		"own client":      {func(p *configs.Provider) { p.MCP.OAuth.ClientID = "c" }, false},
-		"issuer":          {func(p *configs.Provider) { p.MCP.OAuth.Issuer = "https://as.example" }, false},
+		"same":         {func(*configs.Provider) {}, true},
+		"other scopes": {func(p *configs.Provider) { p.MCP.OAuth.Scopes = []string{"x"} }, true},
+		"other URL":    {func(p *configs.Provider) { p.MCP.URL += "/" }, false},
+		"own client":   {func(p *configs.Provider) { p.MCP.OAuth.ClientID = "c" }, false},
+		"issuer": {func(p *configs.Provider) {
+			p.MCP.OAuth.Issuer = "https://as.example"
+		}, false},
 		"project's file":  {func(p *configs.Provider) { p.Project = "/project" }, false},
 		"other provider":  {func(p *configs.Provider) { p.Name = "other" }, false},
 		"name in capital": {func(p *configs.Provider) { p.Name = "SRV" }, false},
 	} {
 		changed := p
 		c.change(&changed)
-		if token, err := logins.ofProvider(changed).token(t.Context(), changed); (token != nil) != c.has || err != nil {
-			t.Errorf("%s: there is a token: %v, error %v; want %v and none", name, token != nil, err, c.has)
+		if token, err := logins.ofProvider(changed).token(t.Context(),
+			changed); (token != nil) != c.has || err != nil {
+			t.Errorf("%s: there is a token: %v, error %v; want %v and none", name, token != nil,
+				err, c.has)
 		}
 	}
 	file := filepath.Join(logins.dir, "srv.json")

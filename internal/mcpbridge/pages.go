@@ -27,8 +27,10 @@ func (p *pages) bound(lose func(error)) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, req)
-			if cursor := cursorOf(req.GetParams()); err == nil && cursor != "" && !p.add(method, cursor, result) {
-				err = fmt.Errorf("the pages of the MCP server's lists have more than %d MiB", maxPages>>20)
+			if cursor := cursorOf(req.GetParams()); err == nil && cursor != "" &&
+				!p.add(method, cursor, result) {
+				err = fmt.Errorf("the pages of the MCP server's lists have more than %d MiB",
+					maxPages>>20)
 				lose(err)
 				return nil, err
 			}

@@ -17,14 +17,16 @@ const (
 	maxMessage = 16 << 20
 	maxNoise   = 1 << 10 // bytes of a line on stdout that is no message
 	stopGrace  = 2 * time.Second
-	// endTime is how long a program that has closed its stdout has to end, so that its exit code can be reported.
+	// endTime is how long a program that has closed its stdout has to end, so that its exit code
+	// can be reported.
 	endTime = 300 * time.Millisecond
 )
 
 // overPipes starts the server's program.
 func (u *upstream) overPipes() (mcp.Transport, error) {
 	o := u.b.o
-	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() { // the system would say it of the program
+	// the system would say it of the program
+	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
 		return nil, fatalError{fmt.Errorf("cwd: there is no directory %s", o.Dir)}
 	}
 	program := o.Provider.Command

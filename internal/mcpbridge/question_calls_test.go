@@ -25,12 +25,14 @@ func TestQuestionIsOfItsCall(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				go func() {
-					ended <- s.CallTool(ctx, gateway.Call{Name: "ask", Asked: func(q adminapi.Question, over bool) {
-						news <- fmt.Sprintf("%s over %v", q.ID, over)
-					}})
+					ended <- s.CallTool(ctx,
+						gateway.Call{Name: "ask", Asked: func(q adminapi.Question, over bool) {
+							news <- fmt.Sprintf("%s over %v", q.ID, over)
+						}})
 				}()
 				q := question(t, r.g)
-				if err := s.Answer(q.ID, gateway.Answer{Decision: adminapi.DecideDeny}); err != nil {
+				if err := s.Answer(q.ID,
+					gateway.Answer{Decision: adminapi.DecideDeny}); err != nil {
 					t.Fatal(err)
 				}
 				if o := <-ended; o.Text() != "decline <nil>" {

@@ -28,8 +28,8 @@ const (
 // maxAsked bounds a question's text, in bytes.
 const maxAsked = 4 << 10
 
-// elicit puts a question of the server to the person of the session whose call it is about. A question that can't be
-// put is declined, with a line in the provider's log that says why.
+// elicit puts a question of the server to the person of the session whose call it is about. A
+// question that can't be put is declined, with a line in the provider's log that says why.
 func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	decline := func(format string, args ...any) (*mcp.ElicitResult, error) {
 		u.b.o.Line(fromGateway, "declined a question of the server: "+fmt.Sprintf(format, args...))
@@ -51,14 +51,16 @@ func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 			id = call.id
 		}
 	} else {
-		return decline("none or several sessions call its tools now, and it does not say which it asks; " +
-			`sessions = "each" gives each session a server of its own`)
+		return decline(
+			"none or several sessions call its tools now, and it does not say which it asks; " +
+				`sessions = "each" gives each session a server of its own`)
 	}
 	q := gateway.Question{
-		Kind:    adminapi.QuestionForm,
-		Message: fmt.Sprintf("%s: %s", u.b.o.Provider.Name, cmp.Or(shorten(req.Params.Message, maxAsked), "asks")),
-		Schema:  protocol.Raw(`{"type":"object"}`),
-		Call:    id,
+		Kind: adminapi.QuestionForm,
+		Message: fmt.Sprintf("%s: %s", u.b.o.Provider.Name,
+			cmp.Or(shorten(req.Params.Message, maxAsked), "asks")),
+		Schema: protocol.Raw(`{"type":"object"}`),
+		Call:   id,
 	}
 	if req.Params.RequestedSchema != nil {
 		schema, err := formSchema(req.Params.RequestedSchema)
@@ -83,8 +85,8 @@ func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 	return result, nil
 }
 
-// formSchema is the schema of a form. The SDK keeps no order of its fields, so those that must be filled come first,
-// as the server names them, and the others after them by name.
+// formSchema is the schema of a form. The SDK keeps no order of its fields, so those that must be
+// filled come first, as the server names them, and the others after them by name.
 func formSchema(requested any) (protocol.Raw, error) {
 	schema, _ := requested.(map[string]any)
 	properties, ok := schema["properties"].(map[string]any)
@@ -94,7 +96,8 @@ func formSchema(requested any) (protocol.Raw, error) {
 	required, _ := schema["required"].([]any)
 	var names []string
 	for _, name := range required {
-		if name, ok := name.(string); ok && properties[name] != nil && !slices.Contains(names, name) {
+		if name, ok := name.(string); ok && properties[name] != nil &&
+			!slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -38,9 +38,11 @@ func reader(description, server string) providers.Tool {
 
 func (u *upstream) offerResources(o *offerer) {
 	server := u.b.o.Provider.Name
-	o.add(u.ownName("list_resources"), reader("Lists the resources that %s has, with their URIs, and the patterns of "+
-		"URIs that it can make one of.", server), noArguments, u.listResources)
-	o.add(u.ownName("read_resource"), reader("Reads a resource of %s by its URI.", server), uriArgument,
+	o.add(u.ownName("list_resources"),
+		reader("Lists the resources that %s has, with their URIs, and the patterns of "+
+			"URIs that it can make one of.", server), noArguments, u.listResources)
+	o.add(u.ownName("read_resource"), reader("Reads a resource of %s by its URI.", server),
+		uriArgument,
 		func(ctx context.Context, args json.RawMessage) (any, error) {
 			var in struct {
 				URI string `json:"uri"`
@@ -82,7 +84,8 @@ func readAnew(next mcp.MethodHandler) mcp.MethodHandler {
 
 // entry is one line of a list.
 func entry(name string, about ...string) string {
-	return visible.Line(shorten(strings.Join(append([]string{name}, notEmpty(about...)...), " - "), maxReason))
+	return visible.Line(shorten(strings.Join(append([]string{name}, notEmpty(about...)...), " - "),
+		maxReason))
 }
 
 func join(lines []string, isCut bool, none string) string {
@@ -110,7 +113,8 @@ func (u *upstream) listResources(ctx context.Context, _ json.RawMessage) (any, e
 	// Not every server that has resources knows of templates.
 	if templates, _, err := collect(u.session.ResourceTemplates(ctx, nil)); err == nil {
 		for _, t := range templates {
-			lines = append(lines, "pattern: "+entry(t.URITemplate, t.Name, t.Title, t.Description, t.MIMEType))
+			lines = append(lines, "pattern: "+entry(t.URITemplate, t.Name, t.Title, t.Description,
+				t.MIMEType))
 		}
 	} else if _, isAnswer := errors.AsType[*jsonrpc.Error](err); !isAnswer {
 		return nil, u.callError(ctx, err)
@@ -123,7 +127,8 @@ func (u *upstream) offerPrompts(o *offerer) {
 	o.add(u.ownName("list_prompts"), reader(
 		"Lists the prompts that %s has: texts for a task, written beforehand.", server),
 		noArguments, u.listPrompts)
-	o.add(u.ownName("get_prompt"), reader("Gets a prompt of %s by its name, with arguments filled in.", server),
+	o.add(u.ownName("get_prompt"),
+		reader("Gets a prompt of %s by its name, with arguments filled in.", server),
 		promptArguments, func(ctx context.Context, args json.RawMessage) (any, error) {
 			params := &mcp.GetPromptParams{}
 			var in struct {
@@ -142,7 +147,8 @@ func (u *upstream) offerPrompts(o *offerer) {
 			}
 			result := &mcp.CallToolResult{}
 			for _, m := range r.Messages {
-				result.Content = append(result.Content, &mcp.TextContent{Text: string(m.Role) + ":"}, m.Content)
+				result.Content = append(result.Content,
+					&mcp.TextContent{Text: string(m.Role) + ":"}, m.Content)
 			}
 			return convert(result, keeper(ctx))
 		})
@@ -163,7 +169,8 @@ func (u *upstream) listPrompts(ctx context.Context, _ json.RawMessage) (any, err
 			}
 			args = append(args, name)
 		}
-		lines = append(lines, entry(p.Name+"("+strings.Join(args, ", ")+")", p.Title, p.Description))
+		lines = append(lines, entry(p.Name+"("+strings.Join(args, ", ")+")", p.Title,
+			p.Description))
 	}
 	return join(lines, isCut, "There are no prompts."), nil
 }

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	maxText   = 1 << 20 // bytes of a result's text; more is of no use to a model
-	maxInline = 2 << 20 // bytes of a result's images in its message, which has at most 5 MiB; base64 makes them longer
-	maxReason = 500     // bytes of a server's message
+	maxText = 1 << 20 // bytes of a result's text; more is of no use to a model
+	// bytes of a result's images in its message, which has at most 5 MiB; base64 makes them longer
+	maxInline = 2 << 20
+	maxReason = 500 // bytes of a server's message
 )
 
 // noURI stands for the URI of a resource without one.
@@ -27,7 +28,9 @@ const noURI = "about:blank"
 // convert makes a provider's result of a server's. A single text stays a text and an object an
 // object; any other result has parts. keep writes bytes that are too large for a message, or of a
 // type that models don't take, to a file, and returns its path.
-func convert(r *mcp.CallToolResult, keep func(mimeType string, data []byte) (string, error)) (any, error) {
+func convert(
+	r *mcp.CallToolResult, keep func(mimeType string, data []byte) (string, error),
+) (any, error) {
 	c := &converter{keep: keep, room: maxText}
 	for _, content := range r.Content {
 		c.add(content)
@@ -58,7 +61,9 @@ func convert(r *mcp.CallToolResult, keep func(mimeType string, data []byte) (str
 }
 
 // convertResource makes a result of the server's answer to a read.
-func convertResource(all []*mcp.ResourceContents, keep func(string, []byte) (string, error)) (any, error) {
+func convertResource(
+	all []*mcp.ResourceContents, keep func(string, []byte) (string, error),
+) (any, error) {
 	result := &mcp.CallToolResult{}
 	for _, contents := range all {
 		if len(all) == 1 && contents != nil && contents.Blob == nil {
@@ -99,7 +104,8 @@ func (c *converter) addPart(p providers.Part) {
 		c.parts = append(c.parts, p)
 	case n == protocol.MaxParts-1:
 		c.parts = append(c.parts, providers.Part{Type: protocol.PartText,
-			Text: fmt.Sprintf("[further parts are left out: a result has at most %d]", protocol.MaxParts)})
+			Text: fmt.Sprintf("[further parts are left out: a result has at most %d]",
+				protocol.MaxParts)})
 	}
 }
 
@@ -145,8 +151,8 @@ func kindOf(mimeType string) string {
 	return visible.Line(shorten(mimeType, 100))
 }
 
-// addBytes adds an image, a sound or a resource. Images go in the message while there is room, and everything else in a
-// file, which a model can open.
+// addBytes adds an image, a sound or a resource. Images go in the message while there is room, and
+// everything else in a file, which a model can open.
 func (c *converter) addBytes(p providers.Part) {
 	isImage := strings.HasPrefix(p.MimeType, "image/")
 	size, kind := len(p.Data), kindOf(p.MimeType)
@@ -178,8 +184,8 @@ func (c *converter) addLink(l *mcp.ResourceLink) {
 	if l.Size != nil {
 		about = append(about, fmt.Sprintf("%d bytes", *l.Size))
 	}
-	c.addPart(providers.Part{Type: protocol.PartResource, URI: c.fit(l.URI), Name: c.fit(l.Name), MimeType: l.MIMEType,
-		Description: c.fit(strings.Join(about, ", "))})
+	c.addPart(providers.Part{Type: protocol.PartResource, URI: c.fit(l.URI), Name: c.fit(l.Name),
+		MimeType: l.MIMEType, Description: c.fit(strings.Join(about, ", "))})
 }
 
 func notEmpty(all ...string) (some []string) {
@@ -196,16 +202,16 @@ func (c *converter) addResource(r *mcp.ResourceContents) {
 	case r == nil:
 		c.say("[a resource without content]")
 	case r.Blob != nil:
-		c.addBytes(providers.Part{Type: protocol.PartResource, URI: c.fit(cmp.Or(r.URI, noURI)), MimeType: r.MIMEType,
-			Data: r.Blob})
+		c.addBytes(providers.Part{Type: protocol.PartResource, URI: c.fit(cmp.Or(r.URI, noURI)),
+			MimeType: r.MIMEType, Data: r.Blob})
 	default:
-		c.addPart(providers.Part{Type: protocol.PartResource, URI: c.fit(cmp.Or(r.URI, noURI)), MimeType: r.MIMEType,
-			Text: c.fit(r.Text)})
+		c.addPart(providers.Part{Type: protocol.PartResource, URI: c.fit(cmp.Or(r.URI, noURI)),
+			MimeType: r.MIMEType, Text: c.fit(r.Text)})
 	}
 }
 
-// structured is the structured result as JSON, and whether a text says the same. Its numbers are not as the server
-// wrote them if they are beyond 2^53.
+// structured is the structured result as JSON, and whether a text says the same. Its numbers are
+// not as the server wrote them if they are beyond 2^53.
 func (c *converter) structured(v any) (text string, isRepeated bool, err error) {
 	if v == nil {
 		return "", false, nil

@@ -44,7 +44,9 @@ func newRig(t *testing.T, change ...func(*gateway.Options)) *rig {
 		c(&options)
 	}
 	g := gateway.New(options)
-	web := server.New(server.Options{Gateway: g, Status: func() adminapi.Status { return adminapi.Status{} }})
+	web := server.New(server.Options{Gateway: g, Status: func() adminapi.Status {
+		return adminapi.Status{}
+	}})
 	if err := web.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,9 @@ func (r *rig) session(id, dir string) (*gateway.Session, *host) {
 }
 
 // until waits for a list of tools.
-func (h *host) until(t *testing.T, want string, is func(names []string, tools []gateway.Tool) bool) []gateway.Tool {
+func (h *host) until(
+	t *testing.T, want string, is func(names []string, tools []gateway.Tool) bool,
+) []gateway.Tool {
 	t.Helper()
 	timeout := time.After(patience)
 	for {
@@ -164,7 +168,8 @@ type bridged struct {
 func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 	r.t.Helper()
 	p.Name, p.Kind = "srv", configs.KindMCP
-	pass := r.g.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: p.Name, Owner: "test"})
+	pass := r.g.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: p.Name,
+		Owner: "test"})
 	b := &bridged{t: r.t, done: make(chan error, 1), came: make(chan struct{}, 1)}
 	report := func(do func()) {
 		b.mu.Lock()
@@ -176,7 +181,8 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 		Provider: p, Version: "test", Spans: r.g.Spans(), Metrics: r.g.Metrics(),
 		Dir: r.t.TempDir(), Env: append(os.Environ(), "MCP_CHILD="+p.Env["MCP_CHILD"]),
 		Gateway: providers.Options{
-			URL: r.url, Token: pass.Token(), Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler),
+			URL: r.url, Token: pass.Token(), Session: providers.AllSessions,
+			Logger: slog.New(slog.DiscardHandler),
 		},
 		Ask: func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error) {
 			s, ok := r.g.Session(session)
@@ -185,9 +191,13 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 			}
 			return s.Ask(ctx, q)
 		},
-		Line:    func(from, line string) { report(func() { b.lines = append(b.lines, from+": "+line) }) },
-		Faults:  func(lines []string) { report(func() { b.faults = lines }) },
-		Trouble: func(err error) { report(func() { b.lines = append(b.lines, fmt.Sprint("trouble: ", err)) }) },
+		Line: func(from, line string) {
+			report(func() { b.lines = append(b.lines, from+": "+line) })
+		},
+		Faults: func(lines []string) { report(func() { b.faults = lines }) },
+		Trouble: func(err error) {
+			report(func() { b.lines = append(b.lines, fmt.Sprint("trouble: ", err)) })
+		},
 	}
 	for _, c := range change {
 		c(&o)
@@ -229,7 +239,9 @@ func (b *bridged) until(want string, is func(lines, faults string) bool) {
 
 func (b *bridged) hasFault(text string) {
 	b.t.Helper()
-	b.until("the fault "+text, func(_, faults string) bool { return strings.Contains(faults, text) })
+	b.until("the fault "+text, func(_, faults string) bool {
+		return strings.Contains(faults, text)
+	})
 }
 
 func callTool(s *gateway.Session, tool, args string) gateway.Outcome {
@@ -242,7 +254,9 @@ func callTool(s *gateway.Session, tool, args string) gateway.Outcome {
 var eras = []string{"2026-07-28", handshakeVersion}
 
 // serveHTTP serves a server at a URL, in one era.
-func serveHTTP(t *testing.T, s *mcp.Server, era string, wrap ...func(http.Handler) http.Handler) configs.Provider {
+func serveHTTP(
+	t *testing.T, s *mcp.Server, era string, wrap ...func(http.Handler) http.Handler,
+) configs.Provider {
 	t.Helper()
 	get := func(*http.Request) *mcp.Server { return s }
 	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
@@ -250,7 +264,8 @@ func serveHTTP(t *testing.T, s *mcp.Server, era string, wrap ...func(http.Handle
 	})
 	legacy := mcp.NewStreamableHTTPHandler(get, nil)
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch isModern := r.Method == http.MethodPost && r.Header.Get("MCP-Protocol-Version") >= eras[0]; {
+		switch isModern := r.Method == http.MethodPost &&
+			r.Header.Get("MCP-Protocol-Version") >= eras[0]; {
 		case isModern && era == handshakeVersion:
 			http.Error(w, "what is that?", http.StatusBadRequest)
 		case isModern:
@@ -275,5 +290,6 @@ func serveHTTP(t *testing.T, s *mcp.Server, era string, wrap ...func(http.Handle
 
 // program is the provider of a server that this program is.
 func program(mode string) configs.Provider {
-	return configs.Provider{Command: []string{os.Args[0]}, Env: map[string]string{"MCP_CHILD": mode}}
+	return configs.Provider{Command: []string{os.Args[0]},
+		Env: map[string]string{"MCP_CHILD": mode}}
 }

@@ -16,7 +16,8 @@ import (
 var anyObject = json.RawMessage(`{"type":"object"}`)
 
 func text(format string, args ...any) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format,
+		args...)}}}
 }
 
 // toolServer is a server with a tool for each thing that a call can do.
@@ -27,7 +28,8 @@ func toolServer() *mcp.Server {
 	})
 	s.AddTool(&mcp.Tool{
 		Name: "echo", Title: "Echo", Description: "Says it again",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`),
+		InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
 	}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text("%s", req.Params.Arguments), nil
@@ -62,7 +64,8 @@ func toolServer() *mcp.Server {
 	s.AddTool(&mcp.Tool{Name: "steps", InputSchema: anyObject},
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2, Message: "half way",
+				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2,
+				Message: "half way",
 			})
 			<-released
 			return text("done %v", err), nil
@@ -70,12 +73,15 @@ func toolServer() *mcp.Server {
 	s.AddTool(&mcp.Tool{Name: "ask", InputSchema: anyObject}, askName)
 	s.AddResource(&mcp.Resource{URI: "mem://note", Name: "note", MIMEType: "text/plain"},
 		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "mem://note", Text: "a note"}}}, nil
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "mem://note",
+				Text: "a note"}}}, nil
 		})
-	s.AddPrompt(&mcp.Prompt{Name: "greet", Arguments: []*mcp.PromptArgument{{Name: "who", Required: true}}},
+	s.AddPrompt(&mcp.Prompt{Name: "greet",
+		Arguments: []*mcp.PromptArgument{{Name: "who", Required: true}}},
 		func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{
-				Role: "user", Content: &mcp.TextContent{Text: "Greet " + req.Params.Arguments["who"]},
+				Role:    "user",
+				Content: &mcp.TextContent{Text: "Greet " + req.Params.Arguments["who"]},
 			}}}, nil
 		})
 	return s
@@ -113,7 +119,8 @@ func child(mode string) {
 		if strings.Contains(line, "server/discover") {
 			os.Exit(4)
 		}
-		_ = s.Run(ctx, &mcp.IOTransport{Reader: replay{strings.NewReader(line), in}, Writer: os.Stdout})
+		_ = s.Run(ctx, &mcp.IOTransport{Reader: replay{strings.NewReader(line), in},
+			Writer: os.Stdout})
 		return
 	case "junk":
 		fmt.Println("{this is no JSON")
@@ -132,13 +139,15 @@ func child(mode string) {
 			func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return text(
 					"%v",
-					s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: "mem://note"}),
+					s.ResourceUpdated(ctx,
+						&mcp.ResourceUpdatedNotificationParams{URI: "mem://note"}),
 				), nil
 			})
 	case "roots":
 		s.AddTool(&mcp.Tool{Name: "roots", InputSchema: anyObject},
 			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: rootsOf(ctx, req)}}}, nil
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: rootsOf(
+					ctx, req)}}}, nil
 			})
 	}
 	_ = s.Run(ctx, &mcp.StdioTransport{})
@@ -148,7 +157,8 @@ func child(mode string) {
 func rootsOf(ctx context.Context, req *mcp.CallToolRequest) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	r, err := req.Session.ListRoots(ctx, nil) //nolint:staticcheck // servers of the older revisions do
+	// Servers of the older revisions do.
+	r, err := req.Session.ListRoots(ctx, nil) //nolint:staticcheck
 	if err != nil {
 		return err.Error()
 	}

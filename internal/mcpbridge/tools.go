@@ -30,7 +30,8 @@ const (
 	maxListed = 20_000    // entries of a list; a server that lists more is not read to its end
 	maxTool   = 128 << 10 // bytes of a tool, in JSON
 	maxTools  = 1500 << 10
-	// maxResultSchema bounds an output schema, in bytes: a tool with a larger one is worth more than that.
+	// maxResultSchema bounds an output schema, in bytes: a tool with a larger one is worth more
+	// than that.
 	maxResultSchema = 32 << 10
 	maxFaults       = 10 // tools that are named as left out
 )
@@ -48,7 +49,8 @@ func (o offering) equal(other offering) bool {
 	return slices.Equal(o.faults, other.faults) && slices.Equal(o.origin, other.origin) &&
 		slices.EqualFunc(o.tools, other.tools, func(a, b providers.Tool) bool {
 			return a.Name == b.Name && a.Title == b.Title && a.Description == b.Description &&
-				string(a.Parameters) == string(b.Parameters) && string(a.OutputSchema) == string(b.OutputSchema) &&
+				string(a.Parameters) == string(b.Parameters) &&
+				string(a.OutputSchema) == string(b.OutputSchema) &&
 				reflect.DeepEqual(a.Annotations, b.Annotations)
 		})
 }
@@ -133,7 +135,8 @@ func (o *offerer) fault(format string, args ...any) {
 func (o *offerer) add(origin string, tool providers.Tool, schema any, handler handler) {
 	leaveOut := func(format string, args ...any) {
 		o.leftOut = append(o.leftOut,
-			fmt.Sprintf("tool %s left out: %s", visible.Line(shorten(origin, 100)), fmt.Sprintf(format, args...)))
+			fmt.Sprintf("tool %s left out: %s", visible.Line(shorten(origin, 100)),
+				fmt.Sprintf(format, args...)))
 	}
 	name := validName(origin, maxName-len(o.file.Rules.Prefix))
 	if other, isTaken := o.taken[name]; isTaken {
@@ -147,8 +150,8 @@ func (o *offerer) add(origin string, tool providers.Tool, schema any, handler ha
 			leaveOut("its name clashes with that of %s", visible.Line(shorten(other, 100)))
 			return
 		}
-		o.fault("tool %s is %s here: %s is the name of the tool %s", visible.Line(shorten(origin, 100)), name, clash,
-			visible.Line(shorten(other, 100)))
+		o.fault("tool %s is %s here: %s is the name of the tool %s",
+			visible.Line(shorten(origin, 100)), name, clash, visible.Line(shorten(other, 100)))
 	}
 	if !o.allowed(name) {
 		return
@@ -157,7 +160,8 @@ func (o *offerer) add(origin string, tool providers.Tool, schema any, handler ha
 	if err == nil {
 		_, err = protocol.CompileSchema(parameters)
 	}
-	size := len(parameters) + len(tool.OutputSchema) + len(tool.Description) + len(tool.Title) + len(name)
+	size := len(parameters) + len(tool.OutputSchema) + len(tool.Description) + len(tool.Title) +
+		len(name)
 	switch {
 	case size > maxTool:
 		leaveOut("its description and schemas have %d bytes, more than %d", size, maxTool)
@@ -169,28 +173,35 @@ func (o *offerer) add(origin string, tool providers.Tool, schema any, handler ha
 		o.taken[name] = origin
 		o.size += size
 		o.result.origin = append(o.result.origin, origin)
-		tool.Name, tool.Parameters, tool.Timeout, tool.Handler = name, parameters, o.file.Rules.Timeout, handler
-		tool.Description = cmp.Or(tool.Description, fmt.Sprintf("The tool %s of %s.", name, o.file.Name))
+		tool.Name, tool.Parameters, tool.Timeout, tool.Handler = name, parameters,
+			o.file.Rules.Timeout, handler
+		tool.Description = cmp.Or(tool.Description,
+			fmt.Sprintf("The tool %s of %s.", name, o.file.Name))
 		o.result.tools = append(o.result.tools, tool)
 	}
 }
 
 func (o *offerer) finish() offering {
 	if n := len(o.leftOut); n > maxFaults {
-		o.leftOut = append(o.leftOut[:maxFaults], fmt.Sprintf("%d more tools are left out", n-maxFaults))
+		o.leftOut = append(o.leftOut[:maxFaults], fmt.Sprintf("%d more tools are left out",
+			n-maxFaults))
 	}
 	o.result.faults = append(o.result.faults, o.leftOut...)
 	if n := len(o.tooMany); n > 0 {
-		o.fault("%d tools left out, %s and others: a provider has at most %d tools, of %d KiB together: "+
-			"choose with allow and deny", n, o.tooMany[0], protocol.MaxTools, maxTools>>10)
+		o.fault(
+			"%d tools left out, %s and others: a provider has at most %d tools, of %d "+
+				"KiB together: "+
+				"choose with allow and deny", n, o.tooMany[0], protocol.MaxTools, maxTools>>10)
 	}
 	return o.result
 }
 
-// validName makes a name of a server's a tool's name: other characters than those that it may have become "_".
+// validName makes a name of a server's a tool's name: other characters than those that it may have
+// become "_".
 func validName(name string, maxLength int) string {
 	valid := strings.Map(func(r rune) rune {
-		if r < 0x80 && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z') {
+		if r < 0x80 && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r|0x20 &&
+			r|0x20 <= 'z') {
 			return r
 		}
 		return '_'
@@ -222,8 +233,9 @@ func toolOf(t *mcp.Tool) providers.Tool {
 		Description: visible.Controls(strings.ReplaceAll(t.Description, "\r\n", "\n"))}
 	if a := t.Annotations; a != nil {
 		tool.Title = cmp.Or(tool.Title, visible.Controls(a.Title))
-		tool.Annotations = &providers.Annotations{ReadOnlyHint: &a.ReadOnlyHint, DestructiveHint: a.DestructiveHint,
-			IdempotentHint: &a.IdempotentHint, OpenWorldHint: a.OpenWorldHint}
+		tool.Annotations = &providers.Annotations{ReadOnlyHint: &a.ReadOnlyHint,
+			DestructiveHint: a.DestructiveHint, IdempotentHint: &a.IdempotentHint,
+			OpenWorldHint: a.OpenWorldHint}
 	}
 	if t.OutputSchema == nil {
 		return tool
@@ -265,8 +277,8 @@ func (u *upstream) toolHandler(name string) handler {
 // lossTime is how long a failed call waits to learn whether the server is gone.
 const lossTime = 500 * time.Millisecond
 
-// callError words the error of a call. If the server is gone, it first waits until the gateway has ended the call with
-// DISCONNECTED.
+// callError words the error of a call. If the server is gone, it first waits until the gateway has
+// ended the call with DISCONNECTED.
 func (u *upstream) callError(ctx context.Context, err error) error {
 	if why, needsLogin := errors.AsType[loginError](err); needsLogin {
 		return fmt.Errorf("the MCP server %w", why)

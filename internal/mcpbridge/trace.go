@@ -35,7 +35,9 @@ func (u *upstream) traced(next mcp.MethodHandler) mcp.MethodHandler {
 		traceparent := call.Traceparent
 		var span spans.Span
 		if u.b.o.Spans.Exports() {
-			span = u.b.o.Spans.Start(traceparent, func() spans.Info { return spans.MCPRequest(request, false, "") })
+			span = u.b.o.Spans.Start(traceparent, func() spans.Info {
+				return spans.MCPRequest(request, false, "")
+			})
 			traceparent = span.Traceparent
 		}
 		if params := req.GetParams(); traceparent != "" {
@@ -50,7 +52,8 @@ func (u *upstream) traced(next mcp.MethodHandler) mcp.MethodHandler {
 		class := failure(ctx, &span, result, err)
 		span.End()
 		if u.b.o.Metrics != nil {
-			l := spans.Labels{Method: method, Tool: request.Tool, Transport: request.Transport(), Error: class}
+			l := spans.Labels{Method: method, Tool: request.Tool, Transport: request.Transport(),
+				Error: class}
 			u.b.o.Metrics.Count(spans.MCPClient, l, time.Since(begun))
 		}
 		return result, err

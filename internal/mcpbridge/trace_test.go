@@ -67,16 +67,20 @@ func TestSpansOfRequests(t *testing.T) {
 			p := serveHTTP(t, tracedServer(&told), era)
 			p.MCP.Prompts = true
 			b := r.bridge(p)
-			h.until(t, "code", func(names []string, _ []gateway.Tool) bool { return slices.Contains(names, "code") })
+			h.until(t, "code", func(names []string, _ []gateway.Tool) bool {
+				return slices.Contains(names, "code")
+			})
 			for _, tt := range []struct{ tool, args, name, class string }{
 				{"echo", `{"a":"canary"}`, "tools/call echo", ""},
 				{"fail", `{"a":"canary"}`, "tools/call fail", "tool_error"},
 				{"code", `{}`, "tools/call code", "-32099"},
-				{"srv_get_prompt", `{"name":"greet","arguments":{"who":"canary"}}`, "prompts/get", ""},
+				{"srv_get_prompt", `{"name":"greet","arguments":{"who":"canary"}}`, "prompts/get",
+					""},
 			} {
 				out.Reset()
 				told = nil
-				s.CallTool(t.Context(), gateway.Call{Name: tt.tool, Args: protocol.Raw(tt.args), Traceparent: given})
+				s.CallTool(t.Context(), gateway.Call{Name: tt.tool, Args: protocol.Raw(tt.args),
+					Traceparent: given})
 				spans := out.GetSpans()
 				if len(spans) != 2 || spans[0].Name != tt.name {
 					t.Fatalf("%s: the spans are %v, want %s and the call", tt.tool, spans, tt.name)
@@ -99,7 +103,8 @@ func TestSpansOfRequests(t *testing.T) {
 					got["server.address"] != "127.0.0.1" ||
 					got["mcp.method.name"] == "" ||
 					(got["mcp.session.id"] != "") != (era == handshakeVersion) {
-					t.Errorf("%s: the attributes are %v, want error.type %q", tt.tool, got, tt.class)
+					t.Errorf("%s: the attributes are %v, want error.type %q", tt.tool, got,
+						tt.class)
 				}
 				if all := fmt.Sprint(spans); strings.Contains(all, "canary") {
 					t.Errorf("%s: the spans have what was said: %s", tt.tool, all)
@@ -107,8 +112,9 @@ func TestSpansOfRequests(t *testing.T) {
 			}
 			var metrics strings.Builder
 			r.g.Metrics().Write(&metrics)
-			want := `mcp_client_operation_duration_seconds_count{gen_ai_tool_name="fail",mcp_method_name="tools/call",` +
-				`network_transport="tcp",error_type="tool_error"} 1`
+			want :=
+				`mcp_client_operation_duration_seconds_count{gen_ai_tool_name="fail",mcp_method_name="tools/call",` +
+					`network_transport="tcp",error_type="tool_error"} 1`
 			if !strings.Contains(metrics.String(), want) {
 				t.Errorf("the metrics are\n%s\nwant %s", metrics.String(), want)
 			}
@@ -118,7 +124,8 @@ func TestSpansOfRequests(t *testing.T) {
 			r.g.Metrics().Write(&metrics)
 			want = `mcp_client_session_duration_seconds_count{network_transport="tcp"} 1`
 			if strings.Contains(metrics.String(), want) != (era == handshakeVersion) {
-				t.Errorf("after the end of a bridge of %s the metrics are\n%s", era, metrics.String())
+				t.Errorf("after the end of a bridge of %s the metrics are\n%s", era,
+					metrics.String())
 			}
 		})
 	}
@@ -133,9 +140,12 @@ func TestTraceWithoutSpans(t *testing.T) {
 			s, h := r.session("s1", t.TempDir())
 			var told []string
 			r.bridge(serveHTTP(t, tracedServer(&told), eras[0]))
-			h.until(t, "code", func(names []string, _ []gateway.Tool) bool { return slices.Contains(names, "code") })
+			h.until(t, "code", func(names []string, _ []gateway.Tool) bool {
+				return slices.Contains(names, "code")
+			})
 			s.CallTool(t.Context(), gateway.Call{Name: "sum", Traceparent: given})
-			if len(told) != 1 || !strings.HasPrefix(told[0], given[:36]) || (told[0] == given) != (recorder == nil) {
+			if len(told) != 1 || !strings.HasPrefix(told[0], given[:36]) ||
+				(told[0] == given) != (recorder == nil) {
 				t.Errorf("the server was told %q, want the trace of %s", told, given)
 			}
 		})

@@ -22,8 +22,8 @@ const (
 	// handshakeVersion is the newest revision that begins with initialize.
 	handshakeVersion = "2025-11-25"
 	listTime         = 30 * time.Second
-	// aliveEvery is how often a server at a URL is asked for its tools, which shows whether it is there, and finds a
-	// change that nothing told of.
+	// aliveEvery is how often a server at a URL is asked for its tools, which shows whether it is
+	// there, and finds a change that nothing told of.
 	aliveEvery = 30 * time.Second
 	// changeGap is the shortest time between two listings because of changes.
 	changeGap = 500 * time.Millisecond
@@ -46,8 +46,9 @@ type upstream struct {
 	why      error
 }
 
-// connect connects to the server, in the newest revision of MCP that it speaks. Some servers do not survive the
-// question that newer ones answer. They get another connection, which begins as the older revisions do.
+// connect connects to the server, in the newest revision of MCP that it speaks. Some servers do not
+// survive the question that newer ones answer. They get another connection, which begins as the
+// older revisions do.
 func (b *bridge) connect(ctx context.Context) (*upstream, error) {
 	u, err := b.tryConnect(ctx, "")
 	_, isFatal := errors.AsType[fatalError](err)
@@ -63,7 +64,8 @@ func (b *bridge) connect(ctx context.Context) (*upstream, error) {
 
 func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, error) {
 	u := &upstream{
-		b: b, changed: make(chan struct{}, 1), lost: make(chan struct{}), relogin: b.o.Logins.changes(b.o.Provider),
+		b: b, changed: make(chan struct{}, 1), lost: make(chan struct{}),
+		relogin: b.o.Logins.changes(b.o.Provider),
 	}
 	if len(b.o.Provider.MCP.Events) > 0 {
 		u.watch = newWatch(u)
@@ -78,7 +80,8 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 	if err != nil {
 		return nil, err
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "tapgw", Version: b.o.Version}, u.clientOptions())
+	client := mcp.NewClient(&mcp.Implementation{Name: "tapgw", Version: b.o.Version},
+		u.clientOptions())
 	client.AddSendingMiddleware(u.traced, readAnew, new(pages).bound(u.lose), takeAnswer)
 	client.AddReceivingMiddleware(withParameters)
 	if u.watch != nil {
@@ -94,7 +97,8 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 	connectCtx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	defer context.AfterFunc(connectCtx, u.stop)() // Connect may leave its connection open
-	u.session, err = client.Connect(connectCtx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	u.session, err = client.Connect(connectCtx, transport,
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		err = fmt.Errorf("connecting to the MCP server: %w", err)
 		switch why := u.reason(); {
@@ -135,7 +139,9 @@ func (u *upstream) clientOptions() *mcp.ClientOptions {
 		Logger: slog.New(
 			slog.NewTextHandler(lines(u.b.o.Line), &slog.HandlerOptions{Level: slog.LevelWarn}),
 		),
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { chans.Wake(u.changed) },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			chans.Wake(u.changed)
+		},
 		ElicitationHandler:          u.elicit,
 		ProgressNotificationHandler: u.progress,
 	}
@@ -157,7 +163,8 @@ func withParameters(next mcp.MethodHandler) mcp.MethodHandler {
 			isMissing = p == nil
 		}
 		if isMissing {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: method + " has no params"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+				Message: method + " has no params"}
 		}
 		return next(ctx, method, req)
 	}
@@ -200,7 +207,8 @@ func (u *upstream) close() {
 	u.wg.Wait()
 }
 
-// isBusy reports whether a server that did not answer in time may be at work on a call: some do one thing at a time.
+// isBusy reports whether a server that did not answer in time may be at work on a call: some do one
+// thing at a time.
 func (u *upstream) isBusy(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && u.calls.isRunning()
 }
@@ -209,7 +217,8 @@ func (u *upstream) isBusy(err error) bool {
 // lost.
 func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offering) {
 	var tick <-chan time.Time
-	// On pipes, servers of the Go SDK forget who listens to changes of their tools when a subscription ends.
+	// On pipes, servers of the Go SDK forget who listens to changes of their tools when a
+	// subscription ends.
 	if u.b.o.Provider.MCP.URL != "" || u.watch != nil {
 		ticker := time.NewTicker(aliveEvery)
 		defer ticker.Stop()

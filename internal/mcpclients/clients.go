@@ -20,7 +20,8 @@ type Client struct {
 	user      func(home string) []string
 	project   []string
 	entry     func(Server) entry
-	variable  string // how the file names a variable's value, with NAME in place of the name; "": it can't
+	// how the file names a variable's value, with NAME in place of the name; "": it can't
+	variable string
 }
 
 // Server is how a client reaches the gateway: Command with Env, or else URL with the token in the
@@ -49,7 +50,8 @@ var clients = []Client{
 	{
 		Name: "copilot", container: "mcpServers", format: jsonFormat{},
 		user: func(home string) []string {
-			return []string{filepath.Join(envOr("COPILOT_HOME", home, ".copilot"), "mcp-config.json")}
+			return []string{filepath.Join(envOr("COPILOT_HOME", home, ".copilot"),
+				"mcp-config.json")}
 		},
 		project:  []string{".mcp.json"},
 		entry:    func(s Server) entry { return s.typed("local", member{"tools", []string{"*"}}) },
@@ -79,7 +81,9 @@ var clients = []Client{
 	},
 	{
 		Name: "cursor", container: "mcpServers", format: jsonFormat{},
-		user:     func(home string) []string { return []string{filepath.Join(home, ".cursor", "mcp.json")} },
+		user: func(home string) []string {
+			return []string{filepath.Join(home, ".cursor", "mcp.json")}
+		},
 		project:  []string{".cursor/mcp.json"},
 		entry:    func(s Server) entry { return s.plain() },
 		variable: "${env:NAME}",
@@ -87,7 +91,8 @@ var clients = []Client{
 	{
 		Name: "gemini", container: "mcpServers", format: jsonFormat{},
 		user: func(home string) []string {
-			return []string{filepath.Join(envOr("GEMINI_CLI_HOME", home), ".gemini", "settings.json")}
+			return []string{filepath.Join(envOr("GEMINI_CLI_HOME", home), ".gemini",
+				"settings.json")}
 		},
 		project: []string{".gemini/settings.json"},
 		entry: func(s Server) entry {
@@ -111,7 +116,8 @@ var clients = []Client{
 		Name: "opencode", container: "mcp", format: jsonFormat{},
 		user: func(home string) []string {
 			dir := filepath.Join(envOr("XDG_CONFIG_HOME", home, ".config"), "opencode")
-			return []string{filepath.Join(dir, "opencode.json"), filepath.Join(dir, "opencode.jsonc")}
+			return []string{filepath.Join(dir, "opencode.json"),
+				filepath.Join(dir, "opencode.jsonc")}
 		},
 		project:  []string{"opencode.json", "opencode.jsonc"},
 		entry:    Server.opencode,

@@ -28,7 +28,8 @@ func write(t *testing.T, path, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil { //nolint:gosec // its mode must stay
+	// Its mode must stay.
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil { //nolint:gosec
 		t.Fatal(err)
 	}
 }
@@ -129,7 +130,8 @@ var installCases = []struct {
 
 func TestInstallAndUninstall(t *testing.T) {
 	for _, tc := range installCases {
-		if filepath.Base(tc.file) == "mcp.json" && os.PathSeparator == '/' && tc.client == "vscode" {
+		if filepath.Base(tc.file) == "mcp.json" && os.PathSeparator == '/' &&
+			tc.client == "vscode" {
 			if _, err := os.Stat("/System/Library"); err == nil {
 				tc.file = "Library/Application Support/Code/User/mcp.json"
 			}
@@ -160,7 +162,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// TestNewFile wants the file to be gone after an installation that made it, for each client, user and project.
+// TestNewFile wants the file to be gone after an installation that made it, for each client, user
+// and project.
 func TestNewFile(t *testing.T) {
 	for _, name := range Names() {
 		for _, project := range []string{"", t.TempDir()} {
@@ -216,25 +219,31 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestRefused wants a file that can't be edited to stay as it is, and an error with the file and the place.
+// TestRefused wants a file that can't be edited to stay as it is, and an error with the file and
+// the place.
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct{ client, text, want string }{
-		{"cursor", "{\n  \"mcpServers\": {,}\n}", "2:18: is not JSON: invalid character ',' at start of value"},
+		{"cursor", "{\n  \"mcpServers\": {,}\n}",
+			"2:18: is not JSON: invalid character ',' at start of value"},
 		{"cursor", "{\"a\": \"sk-123\x1b\"}", "1:7: is not JSON: invalid string, number or word"},
 		{"cursor", "", "1:1: is empty: write {} into it, or remove it"},
 		{"cursor", "[]", "1:1: must be an object: { … }"},
 		{"cursor", "{\"mcpServers\": []}", "1:16: mcpServers must be an object: { … }"},
-		{"cursor", "{\"mcpServers\": {},\n\"mcpServers\": {}}", "2:1: has \"mcpServers\" twice: remove one of them"},
-		{"cursor", "{\"mcpServers\": {\"tapgw\": {}, \"tapgw\": {}}}", "1:30: has \"tapgw\" twice: remove one of them"},
+		{"cursor", "{\"mcpServers\": {},\n\"mcpServers\": {}}",
+			"2:1: has \"mcpServers\" twice: remove one of them"},
+		{"cursor", "{\"mcpServers\": {\"tapgw\": {}, \"tapgw\": {}}}",
+			"1:30: has \"tapgw\" twice: remove one of them"},
 		{"cursor", "{\"mcpServers\": {\n \"tapgw\": {\"command\": \"npx\"}}}",
 			"2:2: the entry tapgw is not the gateway's, it runs \"npx\": rename or remove it"},
-		{"cursor", "{\"mcpServers\": {\"tapgw\": 1}}", "1:26: the entry tapgw must be an object: { … }"},
+		{"cursor", "{\"mcpServers\": {\"tapgw\": 1}}",
+			"1:26: the entry tapgw must be an object: { … }"},
 		{"cursor", "{\"a\": " + strings.Repeat("[", maxNesting) + "}",
 			"1:100006: is nested more than 100000 deep"},
 		{"codex", "a = 1\nb = = 2\n", "2:5: is not TOML"},
 		{"codex", "mcp_servers = { a = { command = \"x\" } }\n",
 			"1:1: mcp_servers is an inline table: write its entries as tables with headers, [mcp_servers.NAME]"},
-		{"codex", "a = 1\nmcp_servers = 1\n", "2:1: mcp_servers must be a table: [mcp_servers.NAME]"},
+		{"codex", "a = 1\nmcp_servers = 1\n",
+			"2:1: mcp_servers must be a table: [mcp_servers.NAME]"},
 		{"codex", "[mcp_servers]\ntapgw = { command = \"tapgw\", args = [\"mcp\"] }\n",
 			"2:1: write the entry tapgw as a table with a header, or remove it: [mcp_servers.tapgw]"},
 		{"codex", "[mcp_servers.tapgw]\ncommand = \"npx\"\n",
@@ -243,12 +252,14 @@ func TestRefused(t *testing.T) {
 		dir := home(t)
 		path := filepath.Join(
 			dir,
-			map[string]string{"cursor": ".cursor/mcp.json", "codex": ".codex/config.toml"}[tc.client],
+			map[string]string{"cursor": ".cursor/mcp.json",
+				"codex": ".codex/config.toml"}[tc.client],
 		)
 		write(t, path, tc.text)
 		c, _ := Find(tc.client)
 		_, err := c.Install(stdio, "")
-		if _, ok := errors.AsType[configs.Fault](err); !ok || !strings.HasPrefix(err.Error(), path+":"+tc.want) ||
+		if _, ok := errors.AsType[configs.Fault](err); !ok ||
+			!strings.HasPrefix(err.Error(), path+":"+tc.want) ||
 			strings.Contains(err.Error(), "sk-") {
 			t.Errorf("%q:\n got %v\nwant %s:%s", tc.text, err, path, tc.want)
 		}
@@ -314,7 +325,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	write(t, path, "{\"mcpServers\": {}}")
 	if err := ch.Write(); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
-		t.Errorf("writing over another program's change: %v, want that it was changed meanwhile", err)
+		t.Errorf("writing over another program's change: %v, want that it was changed meanwhile",
+			err)
 	}
 	if got := content(t, path); got != "{\"mcpServers\": {}}" {
 		t.Errorf("the file is %q, want the other program's", got)
@@ -353,10 +365,13 @@ func TestFindsTheFileWithTheEntry(t *testing.T) {
 		t.Errorf("installed in %s, want opencode.jsonc, the file that is there", ch.File)
 	}
 	write(t, filepath.Join(dir, "opencode.json"), "{}")
-	if ch := install(t, "opencode", pinned, ""); filepath.Base(ch.File) != "opencode.jsonc" || ch.Kind != Updated {
-		t.Errorf("%s in %s, want %s in opencode.jsonc, which has the entry", ch.Kind, ch.File, Updated)
+	if ch := install(t, "opencode", pinned, ""); filepath.Base(ch.File) != "opencode.jsonc" ||
+		ch.Kind != Updated {
+		t.Errorf("%s in %s, want %s in opencode.jsonc, which has the entry", ch.Kind, ch.File,
+			Updated)
 	}
-	if ch := uninstall(t, "opencode", ""); filepath.Base(ch.File) != "opencode.jsonc" || ch.Kind != Removed {
+	if ch := uninstall(t, "opencode", ""); filepath.Base(ch.File) != "opencode.jsonc" ||
+		ch.Kind != Removed {
 		t.Errorf("%s in %s, want %s in opencode.jsonc", ch.Kind, ch.File, Removed)
 	}
 }

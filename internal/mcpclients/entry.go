@@ -41,7 +41,8 @@ type entry struct {
 func (e entry) all() members { return slices.Concat(e.needed, e.defaults) }
 
 // ownKeys are the keys that an update sets or removes. Others are the user's.
-var ownKeys = []string{"type", "command", "args", "env", "environment", "url", "headers", "bearer_token_env_var"}
+var ownKeys = []string{"type", "command", "args", "env", "environment", "url", "headers",
+	"bearer_token_env_var"}
 
 // update returns the members of an entry that replaces an old one: the members that it needs now,
 // and the user's additions. Changed is false if the old entry has the same members. update returns
@@ -135,7 +136,8 @@ func checkOurs(entry map[string]any) error {
 	} else if address != "" {
 		what = "has another URL"
 	}
-	return errors.New("the entry " + entryName + " is not the gateway's, it " + what + ": rename or remove it")
+	return errors.New("the entry " + entryName + " is not the gateway's, it " + what +
+		": rename or remove it")
 }
 
 // commandOf returns the program of an entry and its arguments, or nil if the entry starts no

@@ -54,7 +54,9 @@ var bom = []byte("\ufeff")
 // can't be parsed; it names file and line.
 func (c Client) Install(s Server, project string) (*Change, error) {
 	e := c.entryOf(s, project)
-	return c.change(project, func(text []byte) ([]byte, error) { return c.format.put(text, c.container, e) })
+	return c.change(project, func(text []byte) ([]byte, error) {
+		return c.format.put(text, c.container, e)
+	})
 }
 
 // Uninstall returns the change that removes the gateway's entry from the client's file. The file
@@ -124,7 +126,8 @@ func (ch *Change) compare(c Client, was, now []byte) error {
 	}
 	after, restNow, err := c.split(now)
 	if err != nil || rest != restNow {
-		return errors.New("can't be edited without changing more than the gateway's entry, and is left as it is")
+		return errors.New(
+			"can't be edited without changing more than the gateway's entry, and is left as it is")
 	}
 	switch {
 	case before == nil:
@@ -262,7 +265,8 @@ func (ch *Change) write() error {
 		if err := os.MkdirAll(filepath.Dir(ch.target), 0o700); err != nil {
 			return err
 		}
-	} else if f, err := os.OpenFile(ch.target, os.O_WRONLY, 0); err != nil { // a rename would not ask for the right
+	} else if f, err := os.OpenFile(ch.target, os.O_WRONLY, 0); err != nil {
+		// A rename would not ask for the right.
 		return err
 	} else if err := f.Close(); err != nil {
 		return err

@@ -16,8 +16,9 @@ var (
 	remote = Server{URL: "http://127.0.0.1:9400/mcp", TokenEnv: "TAP_MCP_TOKEN"}
 )
 
-// checkText installs into a text and uninstalls again, for each client of a format. Whatever the text is, it must be
-// refused or come back byte for byte, and nothing but the entry may differ while it is there.
+// checkText installs into a text and uninstalls again, for each client of a format. Whatever the
+// text is, it must be refused or come back byte for byte, and nothing but the entry may differ
+// while it is there.
 func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 	t.Helper()
 	for _, c := range clients {
@@ -34,7 +35,8 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 		}
 		same, err := c.format.put(with, c.container, c.entryOf(stdio, ""))
 		if err != nil || !bytes.Equal(same, with) {
-			t.Fatalf("%s: a second installation into %q\n got %q, %v\nwant %q", c.Name, text, same, err, with)
+			t.Fatalf("%s: a second installation into %q\n got %q, %v\nwant %q", c.Name, text, same,
+				err, with)
 		}
 		for _, s := range []Server{pinned, remote, stdio} { // updates in place
 			if s.URL != "" && !c.HasVariables() {
@@ -45,7 +47,8 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 			}
 			got, err := c.format.remove(with, c.container)
 			if err != nil || !bytes.Equal(got, text) || (got == nil) != (text == nil) {
-				t.Fatalf("%s: after install and uninstall: %v\n got %q\nwant %q\nfrom %q", c.Name, err, got, text, with)
+				t.Fatalf("%s: after install and uninstall: %v\n got %q\nwant %q\nfrom %q", c.Name,
+					err, got, text, with)
 			}
 			if with, err = c.format.put(with, c.container, c.entryOf(s, "")); err != nil {
 				t.Fatalf("%s: updating the entry in %q: %v", c.Name, with, err)
@@ -69,7 +72,8 @@ func entryIn(t *testing.T, c Client, text []byte) any {
 
 func checkFault(t *testing.T, err error) {
 	t.Helper()
-	if f, ok := errors.AsType[configs.Fault](err); !ok || f.Line < 1 || f.Column < 1 || f.Message == "" {
+	if f, ok := errors.AsType[configs.Fault](err); !ok || f.Line < 1 || f.Column < 1 ||
+		f.Message == "" {
 		t.Fatalf("the error is %#v, want a configs.Fault with line and column", err)
 	}
 }
@@ -79,12 +83,16 @@ func isJSON(c Client) bool { return !isTOML(c) }
 
 func FuzzJSON(f *testing.F) {
 	for _, text := range []string{
-		`{}`, "{}\n", "{ }", "{\n}\n", `{"mcpServers":{}}`, "{\n\t\"mcpServers\": {\n\t}\n}", `{"a":1}`,
+		`{}`, "{}\n", "{ }", "{\n}\n", `{"mcpServers":{}}`, "{\n\t\"mcpServers\": {\n\t}\n}",
+		`{"a":1}`,
 		`{"mcpServers":{"a":{"command":"x"}},"mcp":{"a":{}},"servers":{"a":{}},"context_servers":{"a":{}}}`,
 		"{\r\n  \"a\": 1, // c\r\n}\r\n", "// top\n{\"a\": [1, 2,], /* b */}\n// end",
-		"{\n  \"mcpServers\": {\n    \"a\": {\"x\": 1} // last\n  },\n  \"z\": \"{\"\n}", "{\"mcpServers\": { /* none */ }}",
-		"{\n \"mcp\": {\n  // none\n },\n}", "{\"a\" /*1*/ : /*2*/ 1 /*3*/ , /*4*/ }", "", "[]", "{", `{"mcp":1}`,
-		`{"mcp":{},"mcp":{}}`, "{\"\u2028\": 1} //", "{\"a\":1}\r", "{//\n}", "{\"a\":1//\n\r\n,//x\n}",
+		"{\n  \"mcpServers\": {\n    \"a\": {\"x\": 1} // last\n  },\n  \"z\": \"{\"\n}",
+		"{\"mcpServers\": { /* none */ }}",
+		"{\n \"mcp\": {\n  // none\n },\n}", "{\"a\" /*1*/ : /*2*/ 1 /*3*/ , /*4*/ }", "", "[]",
+		"{", `{"mcp":1}`,
+		`{"mcp":{},"mcp":{}}`, "{\"\u2028\": 1} //", "{\"a\":1}\r", "{//\n}",
+		"{\"a\":1//\n\r\n,//x\n}",
 	} {
 		f.Add([]byte(text))
 	}
@@ -93,11 +101,13 @@ func FuzzJSON(f *testing.F) {
 
 func FuzzTOML(f *testing.F) {
 	for _, text := range []string{
-		"", "\n", "model = \"x\"", "model = \"x\"\n", "a = 1\r\n", "a = 1\r\nb = 2", "# c", "[mcp_servers]\n",
-		"[mcp_servers.a]\ncommand = \"x\"\n\n[mcp_servers.a.env]\nB = \"1\"\n", "mcp_servers = {}\n", "mcp_servers.a.b = 1\n",
-		"s = '''\n[mcp_servers.tapgw]\n'''\n", "a = [\n[1],\n]\n", "[[mcp_servers]]\n", "[x]\n[[y]]\nz = 1\n[[y]]",
-		"a = ", "mcp_servers = 1", "[mcp_servers]\ntapgw = {}\n", "\r\n", "a = 1 \n \n",
-		"d = 1979-05-27 # x\n", "a=nan\n",
+		"", "\n", "model = \"x\"", "model = \"x\"\n", "a = 1\r\n", "a = 1\r\nb = 2", "# c",
+		"[mcp_servers]\n",
+		"[mcp_servers.a]\ncommand = \"x\"\n\n[mcp_servers.a.env]\nB = \"1\"\n",
+		"mcp_servers = {}\n", "mcp_servers.a.b = 1\n",
+		"s = '''\n[mcp_servers.tapgw]\n'''\n", "a = [\n[1],\n]\n", "[[mcp_servers]]\n",
+		"[x]\n[[y]]\nz = 1\n[[y]]", "a = ", "mcp_servers = 1", "[mcp_servers]\ntapgw = {}\n",
+		"\r\n", "a = 1 \n \n", "d = 1979-05-27 # x\n", "a=nan\n",
 	} {
 		f.Add([]byte(text))
 	}

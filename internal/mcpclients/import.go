@@ -49,7 +49,9 @@ func (s *Imported) keepVariables(r *reader, words []string) {
 			hasAll = hasAll && has
 		}
 		if s.isKept[i] = hasAll; hasAll {
-			r.note("word %d of its command has a variable of its env, which its program must replace", i+1)
+			r.note(
+				"word %d of its command has a variable of its env, which its program must replace",
+				i+1)
 		}
 	}
 }
@@ -117,7 +119,8 @@ func serversIn(all map[string]any) map[string]any {
 		if !ok {
 			continue
 		}
-		if inner, ok := servers["servers"].(map[string]any); ok && key == "mcp" && inner["command"] == nil {
+		if inner, ok := servers["servers"].(map[string]any); ok && key == "mcp" &&
+			inner["command"] == nil {
 			return inner // the settings of VS Code
 		}
 		return servers
@@ -149,7 +152,8 @@ func importedOf(name string, entry map[string]any, project string) Imported {
 	r := &reader{entry: entry, project: project}
 	if old, ok := entry["command"].(map[string]any); ok { // Zed of 2024
 		entry = maps.Clone(entry)
-		maps.Copy(entry, map[string]any{"command": old["path"], "args": old["args"], "env": old["env"]})
+		maps.Copy(entry, map[string]any{"command": old["path"], "args": old["args"],
+			"env": old["env"]})
 		r.entry = entry
 	}
 	s := Imported{Name: name, URL: r.text("url", "httpUrl", "serverUrl"), Dir: r.text("cwd")}
@@ -158,7 +162,8 @@ func importedOf(name string, entry map[string]any, project string) Imported {
 		s.Command = append(s.Command, r.variables(word))
 	}
 	isRelative := len(s.Command) > 0 && strings.HasPrefix(s.Command[0], ".")
-	if s.Dir != "" && !filepath.IsAbs(s.Dir) && !strings.Contains(s.Dir, "${") || s.Dir == "" && isRelative {
+	if s.Dir != "" && !filepath.IsAbs(s.Dir) && !strings.Contains(s.Dir, "${") || s.Dir == "" &&
+		isRelative {
 		s.Dir = filepath.Join(project, s.Dir)
 	}
 	s.Env = r.texts("env", "environment")
@@ -176,7 +181,8 @@ func importedOf(name string, entry map[string]any, project string) Imported {
 	r.filters(&s)
 	if seconds, ok := number(entry["tool_timeout_sec"]); ok {
 		s.Timeout = time.Duration(seconds * float64(time.Second))
-	} else if ms, ok := number(entry["timeout"]); ok && entry["enabled"] == nil { // OpenCode's is not of calls
+	} else if ms, ok := number(entry["timeout"]); ok && entry["enabled"] == nil {
+		// The timeout of OpenCode is not that of calls.
 		s.Timeout = time.Duration(ms * float64(time.Millisecond))
 	}
 	if entry["envFile"] != nil {
@@ -213,7 +219,8 @@ func (s *Imported) check(kind string) string {
 	}
 	for what, texts := range map[string]map[string]string{"variable": s.Env, "header": s.Headers} {
 		if name := mixed(texts); name != "" {
-			return "its " + what + " " + name + " has a variable and text that may be a secret: put both into it"
+			return "its " + what + " " + name +
+				" has a variable and text that may be a secret: put both into it"
 		}
 	}
 	return ""
@@ -332,7 +339,8 @@ func (r *reader) variables(text string) string {
 
 // variableName makes the name of a variable from other words: api-key becomes API_KEY.
 func variableName(words ...string) string {
-	name := strings.Trim(notWord.ReplaceAllString(strings.ToUpper(strings.Join(words, "_")), "_"), "_")
+	name := strings.Trim(notWord.ReplaceAllString(strings.ToUpper(strings.Join(words, "_")), "_"),
+		"_")
 	if name == "" || name[0] >= '0' && name[0] <= '9' {
 		name = "MCP_" + name
 	}

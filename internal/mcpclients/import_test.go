@@ -18,7 +18,8 @@ import (
 // head is the first line of each provider file.
 const head = "# tapctl mcp import wrote this file. `tapgw config schema provider` describes all keys.\n"
 
-// TestImport reads files as the clients write them. The wanted texts are the provider files, by name, or the reasons.
+// TestImport reads files as the clients write them. The wanted texts are the provider files, by
+// name, or the reasons.
 func TestImport(t *testing.T) {
 	for _, tc := range []struct {
 		file, text string
@@ -138,15 +139,16 @@ func TestImportMovesSecrets(t *testing.T) {
 		"A":   {`API_KEY from env API_KEY of "A"`},
 		"a-2": {`A_2_API_KEY from env API_KEY of "a"`, `odd from env odd of "a"`},
 		"b":   {`B_API_KEY from env API_KEY of "b"`, `HOOK from env HOOK of "b"`},
-		"h":   {`H_TOKEN from header Authorization of "h"`, `H_X_API_KEY from header X-Api-Key of "h"`},
+		"h": {`H_TOKEN from header Authorization of "h"`,
+			`H_X_API_KEY from header X-Api-Key of "h"`},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
-// TestImportTakesPlainWords wants words that only look like flags of secrets to be imported, and variables that the
-// program itself replaces from its own environment.
+// TestImportTakesPlainWords wants words that only look like flags of secrets to be imported, and
+// variables that the program itself replaces from its own environment.
 func TestImportTakesPlainWords(t *testing.T) {
 	for _, entry := range []string{
 		`{"command": "npx", "args": ["-y", "@azure-devops/mcp", "contoso", "--authentication", "azcli", "--tenant", "c.example"]}`,
@@ -154,7 +156,8 @@ func TestImportTakesPlainWords(t *testing.T) {
 		`{"command": "npx", "args": ["-y", "mcp-remote", "https://mcp.example.com/mcp", "--header", "Authorization:${AUTH_HEADER}"],
 			"env": {"AUTH_HEADER": "Bearer abcdef123456"}}`,
 		`{"command": "x", "args": ["--token-limit", "4096", "--max-tokens=100", "--auth", "none", "-p", "8080"]}`,
-		`{"command": "x", "args": ["--key", "` + "import_test.go" + `", "--token-file=/run/token"]}`,
+		`{"command": "x", "args": ["--key", "` + "import_test.go" +
+			`", "--token-file=/run/token"]}`,
 		`{"command": "docker", "args": ["run", "-i", "--rm", "-u", "1000:1000", "ghcr.io/o/i:1.2.3"]}`,
 		`{"command": "uvx", "args": ["mcp-server-git", "--repository", "/home/me/Some-Project_2/src"]}`,
 		`{"command": "x", "env": {"AUTH_MODE": "azcli", "MAX_TOKENS": "4096"}}`,
@@ -177,36 +180,48 @@ func TestImportSkipsSecrets(t *testing.T) {
 	for _, tc := range []struct{ entry, want string }{
 		{`{"command": "x", "args": ["--api-key", "abc"]}`, "word 3 of its command may be a secret"},
 		{`{"command": "x", "args": ["--token=abc"]}`, "word 2 of its command may be a secret"},
-		{`{"command": "docker", "args": ["run", "-e", "GH_TOKEN=abc"]}`, "word 4 of its command may be a secret"},
-		{`{"command": "x", "args": ["ghp_16C7e42F292c6912E7"]}`, "word 2 of its command may be a secret"},
-		{`{"command": "npx", "args": ["mcp-remote", "http://h", "--header", "X-A: b"]}`, "word 5 of its command may be a secret"},
-		{`{"command": "x", "args": ["postgresql://u:pw@db.example/app"]}`, "word 2 of its command may be a secret"},
-		{`{"command": "x", "args": ["redis://:pw@cache:6379"]}`, "word 2 of its command may be a secret"},
-		{`{"command": "x", "args": ["--dsn=mysql://root:pw@db/x"]}`, "word 2 of its command may be a secret"},
-		{`{"command": "x", "args": ["https://9fceb02d0ae598e95dc9@h.example/1"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "docker", "args": ["run", "-e", "GH_TOKEN=abc"]}`,
+			"word 4 of its command may be a secret"},
+		{`{"command": "x", "args": ["ghp_16C7e42F292c6912E7"]}`,
+			"word 2 of its command may be a secret"},
+		{`{"command": "npx", "args": ["mcp-remote", "http://h", "--header", "X-A: b"]}`,
+			"word 5 of its command may be a secret"},
+		{`{"command": "x", "args": ["postgresql://u:pw@db.example/app"]}`,
+			"word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["redis://:pw@cache:6379"]}`,
+			"word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["--dsn=mysql://root:pw@db/x"]}`,
+			"word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["https://9fceb02d0ae598e95dc9@h.example/1"]}`,
+			"word 2 of its command may be a secret"},
 		{`{"command": "x", "args": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"]}`,
 			"word 2 of its command may be a secret"},
-		{`{"command": "x", "args": ["sk-live-abcdef123456"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["sk-live-abcdef123456"]}`,
+			"word 2 of its command may be a secret"},
 		{`{"command": "npx", "args": ["mcp-remote", "https://mcp.zapier.com/api/mcp/s/aB3dE5fG7hJ9kL1m/mcp"]}`,
 			"word 3 of its command may be a secret"},
 		{`{"command": "npx", "args": ["mcp-remote", "https://h.example/550e8400-e29b-41d4-a716-446655440000/sse"]}`,
 			"word 3 of its command may be a secret"},
 		{`{"command": "npx", "args": ["mcp-remote", "https://h.example/mcp?apiKey=abc"]}`,
 			"word 3 of its command may be a secret"},
-		{`{"command": "x", "args": ["--config", "{\"apiKey\":\"abc\"}"]}`, "word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["--config", "{\"apiKey\":\"abc\"}"]}`,
+			"word 3 of its command may be a secret"},
 		{`{"command": "x", "args": ["-u", "me:pa55"]}`, "word 3 of its command may be a secret"},
 		{`{"command": "x", "args": ["--connection", "Server=db;User Id=sa;Password=x1;"]}`,
 			"word 3 of its command may be a secret"},
 		{`{"command": "x", "args": ["--key", "abcdef"]}`, "word 3 of its command may be a secret"},
 		{`{"command": "x", "args": ["--header", "Authorization: abc"], "env": {"A": "b"}}`,
 			"word 3 of its command may be a secret"},
-		{`{"command": "x", "args": ["${input:key}"], "env": {"KEY": "${input:key}"}}`, "word 2 of its command has a variable"},
+		{`{"command": "x", "args": ["${input:key}"], "env": {"KEY": "${input:key}"}}`,
+			"word 2 of its command has a variable"},
 		{`{"command": "x", "args": ["${KEY}"]}`, "word 2 of its command has a variable"},
 		{`{"url": "https://h.example/mcp?key=abc"}`, "its URL may have a secret"},
 		{`{"url": "https://u:p@h.example/mcp"}`, "its URL may have a secret"},
-		{`{"url": "https://h.example/550e8400-e29b-41d4-a716-446655440000/mcp"}`, "its URL may have a secret"},
+		{`{"url": "https://h.example/550e8400-e29b-41d4-a716-446655440000/mcp"}`,
+			"its URL may have a secret"},
 		{`{"url": "https://h.example/${A}"}`, "its URL has a variable"},
-		{`{"url": "https://h.example", "headers": {"A": "${X}-0123456789"}}`, "its header A has a variable and text"},
+		{`{"url": "https://h.example", "headers": {"A": "${X}-0123456789"}}`,
+			"its header A has a variable and text"},
 		{`{"url": "https://h.example", "command": "x"}`, "it has both"},
 	} {
 		list, err := parseServers("mcp.json", []byte(`{"mcpServers": {"s": `+tc.entry+`}}`))
@@ -238,7 +253,8 @@ func TestImportFaults(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), tc.file)
 		write(t, path, tc.text)
-		if _, err := ReadServers(path); err == nil || !strings.HasPrefix(err.Error(), path+":"+tc.want) {
+		if _, err := ReadServers(path); err == nil ||
+			!strings.HasPrefix(err.Error(), path+":"+tc.want) {
 			t.Errorf("%q: %v, want %s:%s", tc.text, err, path, tc.want)
 		}
 	}
@@ -251,7 +267,8 @@ func TestImportFaults(t *testing.T) {
 func TestNoSecretIsEverCopied(t *testing.T) {
 	t.Chdir(os.TempDir())
 	rapid.Check(t, func(t *rapid.T) {
-		secret := rapid.StringMatching(`[A-Za-z0-9_+/-]{1,4}[A-Z][0-9a-z]{16,30}[0-9]`).Draw(t, "secret")
+		secret := rapid.StringMatching(`[A-Za-z0-9_+/-]{1,4}[A-Z][0-9a-z]{16,30}[0-9]`).Draw(t,
+			"secret")
 		name := rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_-]{0,12}`).Draw(t, "name")
 		server := rapid.String().Draw(t, "server")
 		list := []Imported{
@@ -282,7 +299,9 @@ func TestNoSecretIsEverCopied(t *testing.T) {
 }
 
 func FuzzImport(f *testing.F) {
-	f.Add("a.json", []byte(`{"mcpServers":{"a":{"command":"x","env":{"A":"b"},"tools":["*"]},"b":{"url":"http://h"}}}`))
+	f.Add("a.json",
+		[]byte(
+			`{"mcpServers":{"a":{"command":"x","env":{"A":"b"},"tools":["*"]},"b":{"url":"http://h"}}}`))
 	f.Add("a.json", []byte(`{"mcp":{"servers":{"a":{"command":{"path":1}}}}}`))
 	f.Add("a.toml", []byte("[mcp_servers.a]\nenv_vars=['A']\nenv={}\n"))
 	f.Fuzz(func(t *testing.T, file string, text []byte) {

@@ -75,10 +75,12 @@ func jsonFault(text []byte, err error) error {
 			f.Message = parts[2]
 		}
 	}
-	if strings.HasPrefix(f.Message, "invalid literal") { // the rest of it is that text, however long or secret
+	// the rest of it is that text, however long or secret
+	if strings.HasPrefix(f.Message, "invalid literal") {
 		f.Message = "invalid string, number or word"
 	}
-	f.Message = "is not JSON: " + strings.Replace(f.Message, "unexpected EOF", "the file ends too early", 1)
+	f.Message = "is not JSON: " + strings.Replace(f.Message, "unexpected EOF",
+		"the file ends too early", 1)
 	return f
 }
 
@@ -276,7 +278,8 @@ func (d *jsonDoc) update(m *hujson.ObjectMember, e entry) error {
 // read returns the content of an entry, and its members in their order.
 func (d *jsonDoc) read(v *hujson.Value) (values map[string]any, list members, err error) {
 	if object(v) == nil {
-		return nil, nil, faultAt(d.text, v.StartOffset, "the entry %s must be an object: { … }", entryName)
+		return nil, nil, faultAt(d.text, v.StartOffset, "the entry %s must be an object: { … }",
+			entryName)
 	}
 	plain := v.Clone()
 	plain.Standardize()
@@ -309,7 +312,8 @@ func (jsonFormat) remove(text []byte, container string) ([]byte, error) {
 		return nil, faultAt(text, m.Name.StartOffset, "%v", err)
 	}
 	value := text[m.Value.StartOffset:m.Value.EndOffset]
-	if bytes.Equal(text, fmt.Appendf(nil, "{\n  %q: {\n    %q: %s\n  }\n}\n", container, entryName, value)) {
+	if bytes.Equal(text, fmt.Appendf(nil, "{\n  %q: {\n    %q: %s\n  }\n}\n", container, entryName,
+		value)) {
 		return nil, nil // the file was empty before
 	}
 	space := m.Name.BeforeExtra

@@ -112,7 +112,8 @@ func (n *namer) file(s Imported) *ProviderFile {
 			}
 		}
 		name := n.variable(secret, variableName(f.Name, suffix))
-		headers[key], f.Moved[name] = scheme+"${"+name+"}", fmt.Sprintf("header %s of %q", key, s.Name)
+		headers[key], f.Moved[name] = scheme+"${"+name+"}",
+			fmt.Sprintf("header %s of %q", key, s.Name)
 	}
 	for _, texts := range []map[string]string{env, headers} {
 		for _, text := range texts {
@@ -223,7 +224,8 @@ func isLetters(text string) bool {
 }
 
 // isSetting matches words that are values of settings, and never keys.
-var isSetting = lazyregexp.New(`^(?i:true|false|on|off|yes|no|null|none|auto|default|basic|bearer|oauth|oauth2)$`)
+var isSetting = lazyregexp.New(
+	`^(?i:true|false|on|off|yes|no|null|none|auto|default|basic|bearer|oauth|oauth2)$`)
 
 // hasSecret reports whether a URL may have a secret in it.
 func hasSecret(address string) bool {
@@ -234,7 +236,8 @@ func hasSecret(address string) bool {
 	// A user's name alone, as in postgresql://u@db, is no secret. But tokens also stand at its
 	// place.
 	user := u.User.Username()
-	if _, hasPassword := u.User.Password(); hasPassword || user != "" && !plainText.MatchString(user) {
+	if _, hasPassword := u.User.Password(); hasPassword || user != "" &&
+		!plainText.MatchString(user) {
 		return true
 	}
 	for key, values := range u.Query() {
@@ -261,11 +264,13 @@ func isSecretWord(before, word string) bool {
 		}
 		return hasSecret(address)
 	}
-	if name, value, ok := strings.Cut(word, "="); ok && value != "" { // --token=…, and -e TOKEN=… of docker
+	// --token=…, and -e TOKEN=… of docker
+	if name, value, ok := strings.Cut(word, "="); ok && value != "" {
 		return isSecretBehind(name, value) || secrets.LooksRandom(value)
 	}
 	if header, value, ok := strings.Cut(word, ":"); ok && headerFlag.MatchString(before) {
-		return value != "" && !slices.Contains(plainHeaders, strings.ToLower(strings.TrimSpace(header)))
+		return value != "" &&
+			!slices.Contains(plainHeaders, strings.ToLower(strings.TrimSpace(header)))
 	}
 	if !strings.HasPrefix(before, "-") || strings.HasPrefix(word, "-") || word == "" {
 		return false

@@ -57,9 +57,11 @@ func parseTOML(text []byte, container string) (*tomlDoc, error) {
 		}
 	}
 	entry, has := servers[entryName]
-	if d.old, ok = entry.(map[string]any); has && (!ok || len(d.sections) == 0 || len(d.sections[0].Path) != 2) {
-		return nil, d.fault(entryName, "write the entry %s as a table with a header, or remove it: [%s.%s]",
-			entryName, container, entryName)
+	if d.old, ok = entry.(map[string]any); has &&
+		(!ok || len(d.sections) == 0 || len(d.sections[0].Path) != 2) {
+		return nil, d.fault(entryName,
+			"write the entry %s as a table with a header, or remove it: [%s.%s]", entryName,
+			container, entryName)
 	}
 	return d, nil
 }
@@ -185,7 +187,8 @@ func (d *tomlDoc) update(container string, e entry) ([]byte, error) {
 		}
 	}
 	return slices.Concat(
-		result[:section.Start], []byte(table(container, list, newlineOf(d.text))), result[section.End:],
+		result[:section.Start], []byte(table(container, list, newlineOf(d.text))),
+		result[section.End:],
 	), nil
 }
 
@@ -216,7 +219,8 @@ func cutSection(text []byte, s configs.Section) []byte {
 	to := len(text)
 	if n := bytes.IndexByte(text[s.End:], '\n'); n >= 0 {
 		to = s.End + n + 1
-		if rest, ok := bytes.CutSuffix(before, []byte(newline)); ok && (len(rest) == 0 || rest[len(rest)-1] == '\n') {
+		if rest, ok := bytes.CutSuffix(before, []byte(newline)); ok &&
+			(len(rest) == 0 || rest[len(rest)-1] == '\n') {
 			before = rest
 		}
 	} else {

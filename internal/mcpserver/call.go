@@ -77,8 +77,9 @@ func annotations(a *adminapi.ToolAnnotations) *mcp.ToolAnnotations {
 		return nil
 	}
 	given := func(hint *bool) bool { return hint != nil && *hint }
-	return &mcp.ToolAnnotations{ReadOnlyHint: given(a.ReadOnlyHint), DestructiveHint: a.DestructiveHint,
-		IdempotentHint: given(a.IdempotentHint), OpenWorldHint: a.OpenWorldHint}
+	return &mcp.ToolAnnotations{ReadOnlyHint: given(a.ReadOnlyHint),
+		DestructiveHint: a.DestructiveHint, IdempotentHint: given(a.IdempotentHint),
+		OpenWorldHint: a.OpenWorldHint}
 }
 
 // resultSchema holds results against a tool's output schema; nil holds them against nothing.
@@ -111,14 +112,16 @@ func (s *resultSchema) check(r *mcp.CallToolResult) *mcp.CallToolResult {
 		}
 		fault = err.Error()
 	}
-	note := fmt.Sprintf("%s: the tool ran, but its result does not fit its output schema: %s. The result:",
+	note := fmt.Sprintf(
+		"%s: the tool ran, but its result does not fit its output schema: %s. The result:",
 		protocol.CodeInternal, fault)
-	return &mcp.CallToolResult{IsError: true, Content: slices.Concat([]mcp.Content{&mcp.TextContent{Text: note}},
-		r.Content)}
+	return &mcp.CallToolResult{IsError: true,
+		Content: slices.Concat([]mcp.Content{&mcp.TextContent{Text: note}},
+			r.Content)}
 }
 
-// objectSchema is a tool's schema as MCP wants it: with the type object, which a call's arguments have
-// anyway. A schema that says so is passed on byte for byte.
+// objectSchema is a tool's schema as MCP wants it: with the type object, which a call's arguments
+// have anyway. A schema that says so is passed on byte for byte.
 func objectSchema(schema json.RawMessage) any {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(schema, &members) != nil || members == nil {
@@ -131,8 +134,10 @@ func objectSchema(schema json.RawMessage) any {
 	return members
 }
 
-// call calls a tool of a provider. A client that can ask its user may get questions instead of the result.
-func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
+// call calls a tool of a provider. A client that can ask its user may get questions instead of the
+// result.
+func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string,
+	args json.RawMessage,
 ) (*mcp.CallToolResult, error) {
 	if elicitsForms(r.Params.Meta) {
 		return e.callOrAsk(ctx, r, func(ctx context.Context, held *heldCall) *mcp.CallToolResult {
@@ -142,10 +147,11 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 	return e.execute(ctx, r, name, args, nil), nil
 }
 
-// execute calls a tool of a provider, by the session's rules, and waits for its result. When ctx ends, the call is
-// cancelled. The client of a held call gets its questions and its progress through held, which is
-// nil for other calls.
-func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
+// execute calls a tool of a provider, by the session's rules, and waits for its result. When ctx
+// ends, the call is cancelled. The client of a held call gets its questions and its progress
+// through held, which is nil for other calls.
+func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name string,
+	args json.RawMessage,
 	held *heldCall) *mcp.CallToolResult {
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Traceparent: traceparent(r)}
 	report := func(n int, message string) { progress(ctx, r, n, message) }
@@ -190,7 +196,9 @@ func (e *endpoint) run(ctx context.Context, c gateway.Call, report func(n int, m
 
 // await waits for a call's outcome. Until then it reports the provider's messages, and repeats the
 // last one after each silence of progressEvery, because clients give silent calls up.
-func await(outcome <-chan gateway.Outcome, messages <-chan string, report func(n int, message string)) gateway.Outcome {
+func await(
+	outcome <-chan gateway.Outcome, messages <-chan string, report func(n int, message string),
+) gateway.Outcome {
 	silence := time.NewTimer(progressEvery)
 	defer silence.Stop()
 	last := "still running"
@@ -223,8 +231,8 @@ func traceparent(r *mcp.CallToolRequest) string {
 	return spans.Checked(text)
 }
 
-// result is an outcome as an MCP result. It always has a text, the structure of a JSON object beside
-// it, and the context of rules and gates at the end.
+// result is an outcome as an MCP result. It always has a text, the structure of a JSON object
+// beside it, and the context of rules and gates at the end.
 func result(o gateway.Outcome) *mcp.CallToolResult {
 	r := outcomeResult(o)
 	if o.Context != "" {
@@ -272,8 +280,8 @@ func partsResult(o gateway.Outcome) *mcp.CallToolResult {
 			content = &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
 				URI: p.URI, MIMEType: p.MimeType, Blob: p.Data}}
 		default:
-			content = &mcp.ResourceLink{URI: p.URI, MIMEType: p.MimeType, Name: cmp.Or(p.Name, p.URI),
-				Description: p.Description}
+			content = &mcp.ResourceLink{URI: p.URI, MIMEType: p.MimeType,
+				Name: cmp.Or(p.Name, p.URI), Description: p.Description}
 		}
 		r.Content = append(r.Content, content)
 	}
@@ -286,10 +294,12 @@ func partsResult(o gateway.Outcome) *mcp.CallToolResult {
 // failed is the result of a call that failed.
 func failed(code protocol.Code, text string) *mcp.CallToolResult {
 	o := gateway.Outcome{ErrorCode: code, Error: text}
-	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: o.Text()}}}
+	return &mcp.CallToolResult{IsError: true,
+		Content: []mcp.Content{&mcp.TextContent{Text: o.Text()}}}
 }
 
-// fileContent is a provider's file: text as a text, images and sounds as such, and the rest as a resource.
+// fileContent is a provider's file: text as a text, images and sounds as such, and the rest as a
+// resource.
 func fileContent(f *gateway.File) []mcp.Content {
 	kind, _, _ := strings.Cut(f.MimeType, "/")
 	if text, ok := f.Text(); ok {
@@ -301,12 +311,13 @@ func fileContent(f *gateway.File) []mcp.Content {
 	case "audio":
 		return []mcp.Content{&mcp.AudioContent{Data: f.Content, MIMEType: f.MimeType}}
 	}
-	return []mcp.Content{&mcp.TextContent{Text: f.String()}, &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
-		URI: "tapgw://file/" + url.PathEscape(f.Name), MIMEType: f.MimeType, Blob: f.Content}}}
+	return []mcp.Content{&mcp.TextContent{Text: f.String()},
+		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+			URI: "tapgw://file/" + url.PathEscape(f.Name), MIMEType: f.MimeType, Blob: f.Content}}}
 }
 
-// imageContent is the content of an object whose member image is a data: URL, with the other members as
-// text, as Copilot sessions get it. It is nil for other objects.
+// imageContent is the content of an object whose member image is a data: URL, with the other
+// members as text, as Copilot sessions get it. It is nil for other objects.
 func imageContent(data protocol.Raw) []mcp.Content {
 	if !bytes.Contains(data, []byte(`"data:image/`)) { // most objects
 		return nil
@@ -329,5 +340,6 @@ func imageContent(data protocol.Raw) []mcp.Content {
 			text = string(rest)
 		}
 	}
-	return []mcp.Content{&mcp.TextContent{Text: text}, &mcp.ImageContent{Data: bits, MIMEType: mimeType}}
+	return []mcp.Content{&mcp.TextContent{Text: text},
+		&mcp.ImageContent{Data: bits, MIMEType: mimeType}}
 }

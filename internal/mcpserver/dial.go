@@ -20,7 +20,8 @@ import (
 	"tapgw/internal/statedir"
 )
 
-// Dialer connects a [Relay] to the gateway of this user, which has proved that it knows the admin token.
+// Dialer connects a [Relay] to the gateway of this user, which has proved that it knows the admin
+// token.
 type Dialer struct {
 	session  string // "": the terminal's, or else the foreground one
 	terminal string // the path of the terminal's session; "" outside a terminal
@@ -45,7 +46,8 @@ func NewDialer(session string, ensure bool, config string) *Dialer {
 func (d *Dialer) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	conn, err := d.connect(ctx)
 	if err != nil && d.ensure && cli.AsError(err).Exit == cli.ExitUnreachable {
-		if _, missing := os.Stat(daemon.Dir(configs.StateDir()).InfoFile()); d.isLater && missing != nil {
+		if _, missing := os.Stat(daemon.Dir(configs.StateDir()).InfoFile()); d.isLater &&
+			missing != nil {
 			return nil, err
 		}
 		if err := daemon.EnsureApart(ctx, d.config); err != nil {
@@ -86,8 +88,9 @@ const (
 	envCLIProcess = "COPILOT_LOADER_PID"
 )
 
-// terminalPath is where the gateway serves the Copilot CLI that has started a process, with all that makes it a
-// terminal of the gateway; "" if no such CLI has. A CLI starts its MCP servers again for each of its sessions.
+// terminalPath is where the gateway serves the Copilot CLI that has started a process, with all
+// that makes it a terminal of the gateway; "" if no such CLI has. A CLI starts its MCP servers
+// again for each of its sessions.
 func terminalPath(pid int) string {
 	session := os.Getenv(envCLISession)
 	if session == "" {
@@ -100,8 +103,8 @@ func terminalPath(pid int) string {
 	return "/mcp/t/" + url.PathEscape(session) + "?" + query.Encode()
 }
 
-// cliProcess is the process above pid that is the CLI with a session: the CLI says so in a variable, or in a file of
-// the session. It is 0 if it is not found.
+// cliProcess is the process above pid that is the CLI with a session: the CLI says so in a
+// variable, or in a file of the session. It is 0 if it is not found.
 func cliProcess(pid int, session string) int {
 	const maxAncestors = 16 // shells and wrappers between the CLI and us
 	home, err := statedir.Home()
@@ -117,7 +120,8 @@ func cliProcess(pid int, session string) int {
 		if name == os.Getenv(envCLIProcess) {
 			return parent
 		}
-		if _, err := os.Stat(filepath.Join(home, "session-state", session, "inuse."+name+".lock")); err == nil {
+		if _, err := os.Stat(filepath.Join(home, "session-state", session,
+			"inuse."+name+".lock")); err == nil {
 			return parent
 		}
 		pid = parent

@@ -15,7 +15,8 @@ import (
 	"tapgw/providers"
 )
 
-// askTool is a tool that asks something about its call, as often as times says, and gives the last answer.
+// askTool is a tool that asks something about its call, as often as times says, and gives the last
+// answer.
 func askTool(s *gateway.Session, kind string, times int) providers.Tool {
 	return providers.Tool{
 		Name:        "ask",
@@ -24,8 +25,9 @@ func askTool(s *gateway.Session, kind string, times int) providers.Tool {
 			call, _ := providers.CallFrom(ctx)
 			var last string
 			for range times {
-				a, err := s.Ask(ctx, gateway.Question{Kind: kind, Message: "name?", Call: call.ID, Schema: protocol.Raw(
-					`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)})
+				a, err := s.Ask(ctx, gateway.Question{Kind: kind, Message: "name?", Call: call.ID,
+					Schema: protocol.Raw(
+						`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)})
 				if err != nil {
 					return nil, err
 				}
@@ -41,7 +43,8 @@ func askTool(s *gateway.Session, kind string, times int) providers.Tool {
 
 func TestQuestionsGoToTheClient(t *testing.T) {
 	eachEra(t, func(t *testing.T, version string) {
-		for action, want := range map[string]string{"accept": `{"name":"Bo"}`, "decline": "denied"} {
+		for action, want := range map[string]string{"accept": `{"name":"Bo"}`,
+			"decline": "denied"} {
 			w := newWorld(t, 60)
 			s := w.session()
 			w.provide(s, askTool(s, adminapi.QuestionForm, 3))
@@ -60,7 +63,8 @@ func TestQuestionsGoToTheClient(t *testing.T) {
 			p := &mcp.CallToolParams{Name: "ask"}
 			p.SetProgressToken("p1")
 			if r, err := c.CallTool(t.Context(), p); err != nil || text(r) != want || asked != 3 {
-				t.Errorf("%s: got %v, %v after %d questions, want %s after 3", action, r, err, asked, want)
+				t.Errorf("%s: got %v, %v after %d questions, want %s after 3", action, r, err,
+					asked, want)
 			}
 			select {
 			case <-c.progress:
@@ -71,7 +75,8 @@ func TestQuestionsGoToTheClient(t *testing.T) {
 	})
 }
 
-// TestProgressWhileTheClientAsks has a provider that says something while no request of a modern client waits.
+// TestProgressWhileTheClientAsks has a provider that says something while no request of a modern
+// client waits.
 func TestProgressWhileTheClientAsks(t *testing.T) {
 	eachEra(t, func(t *testing.T, version string) {
 		w := newWorld(t, 60)
@@ -88,7 +93,8 @@ func TestProgressWhileTheClientAsks(t *testing.T) {
 					}
 				}()
 				call, _ := providers.CallFrom(ctx)
-				a, err := s.Ask(ctx, gateway.Question{Kind: adminapi.QuestionForm, Message: "name?", Call: call.ID,
+				a, err := s.Ask(ctx, gateway.Question{Kind: adminapi.QuestionForm, Message: "name?",
+					Call:   call.ID,
 					Schema: protocol.Raw(`{"type":"object"}`)})
 				return string(a.Content), err
 			}})
@@ -136,7 +142,8 @@ func (w *world) answerElsewhere(s *gateway.Session, a gateway.Answer) {
 	}
 }
 
-// TestQuestionsThatTheClientLeaves has a client whose user gives no answer, and one that is asked for no permission.
+// TestQuestionsThatTheClientLeaves has a client whose user gives no answer, and one that is asked
+// for no permission.
 func TestQuestionsThatTheClientLeaves(t *testing.T) {
 	eachEra(t, func(t *testing.T, version string) {
 		for _, tc := range []struct {
@@ -144,7 +151,8 @@ func TestQuestionsThatTheClientLeaves(t *testing.T) {
 			answer gateway.Answer
 			want   string
 		}{
-			{adminapi.QuestionForm, gateway.Answer{Content: protocol.Raw(`{"name":"page"}`)}, `{"name":"page"}`},
+			{adminapi.QuestionForm, gateway.Answer{Content: protocol.Raw(`{"name":"page"}`)},
+				`{"name":"page"}`},
 			{adminapi.QuestionPermission, gateway.Answer{Decision: adminapi.DecideDeny}, "denied"},
 		} {
 			w := newWorld(t, 60)

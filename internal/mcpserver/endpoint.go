@@ -19,22 +19,26 @@ import (
 const (
 	// firstModern is the first revision without a handshake.
 	firstModern = "2026-07-28"
-	// clientTimeout ends the connection of a client of a handshake revision that asked for nothing so long.
-	// It is long because some clients don't come back.
+	// clientTimeout ends the connection of a client of a handshake revision that asked for nothing
+	// so long. It is long because some clients don't come back.
 	clientTimeout = 24 * time.Hour
-	// maxClients bounds the clients of handshake revisions at one endpoint. Another one takes the place of the
-	// one that was idle for the longest time.
+	// maxClients bounds the clients of handshake revisions at one endpoint. Another one takes the
+	// place of the one that was idle for the longest time.
 	maxClients = 256
-	// syncPause is the least time between two looks at changed tools, and so between two messages to
-	// a client that they have changed.
+	// syncPause is the least time between two looks at changed tools, and so between two messages
+	// to a client that they have changed.
 	syncPause = 50 * time.Millisecond
-	// MaxBody bounds a request's body, and a message of tapgw mcp: a call with the longest arguments.
+	// MaxBody bounds a request's body, and a message of tapgw mcp: a call with the longest
+	// arguments.
 	MaxBody = protocol.MaxMessage + 64<<10
 )
 
-const instructions = "These are the tools of a tapgw session, from the processes that are connected to it. The list " +
-	"changes while you work: list the tools again when you are told so. wait_for_event waits for what a " +
-	"stream gets, query reads what it got. Without a session there are no tools; start one with tapctl " +
+const instructions = "These are the tools of a tapgw session, from the processes that are " +
+	"connected to it. The list " +
+	"changes while you work: list the tools again when you are told so. wait_for_event " +
+	"waits for what a " +
+	"stream gets, query reads what it got. Without a session there are no tools; start " +
+	"one with tapctl " +
 	"sessions start."
 
 // endpoint is the MCP server of one session, or of the foreground session of each moment.
@@ -78,15 +82,17 @@ type offer struct {
 }
 
 func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
-	e := &endpoint{h: h, target: of, fixed: session, offered: map[string]offer{}, streams: map[string]bool{}}
+	e := &endpoint{h: h, target: of, fixed: session, offered: map[string]offer{},
+		streams: map[string]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.info = &mcp.Implementation{Name: "tapgw", Title: "tapgw session", Version: h.version}
 	e.server = mcp.NewServer(e.info,
 		&mcp.ServerOptions{
 			Instructions: instructions,
 			Capabilities: &mcp.ServerCapabilities{
-				Tools:     &mcp.ToolCapabilities{ListChanged: true},
-				Prompts:   &mcp.PromptCapabilities{}, // the SDK answers prompts/list with an empty list
+				Tools: &mcp.ToolCapabilities{ListChanged: true},
+				// the SDK answers prompts/list with an empty list
+				Prompts:   &mcp.PromptCapabilities{},
 				Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
 			},
 			InitializedHandler: e.countVisit,
@@ -107,9 +113,11 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 	get := func(*http.Request) *mcp.Server { return e.server }
 	// Host and Origin are checked by the server in front.
 	e.modern = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true,
-		PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: MaxBody})
-	e.legacy = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{SessionTimeout: clientTimeout,
-		DisableLocalhostProtection: true, MaxRequestBodyBytes: MaxBody})
+		PropagateRequestCancellation: true, DisableLocalhostProtection: true,
+		MaxRequestBodyBytes: MaxBody})
+	e.legacy = mcp.NewStreamableHTTPHandler(get,
+		&mcp.StreamableHTTPOptions{SessionTimeout: clientTimeout,
+			DisableLocalhostProtection: true, MaxRequestBodyBytes: MaxBody})
 	h.running.Go(e.watchTools)
 	return e
 }
@@ -174,7 +182,8 @@ func (e *endpoint) watchTools() {
 	}
 }
 
-// isOver reports whether the endpoint's session is gone. The end of a session is a change of the tools.
+// isOver reports whether the endpoint's session is gone. The end of a session is a change of the
+// tools.
 func (e *endpoint) isOver() bool {
 	if e.fixed == nil {
 		return false
@@ -183,8 +192,8 @@ func (e *endpoint) isOver() bool {
 	return s != e.fixed
 }
 
-// sync makes the server's tools and resources those of the session, if anything changed since the last
-// time. watchTools tells clients of the tools, the SDK of the resources.
+// sync makes the server's tools and resources those of the session, if anything changed since the
+// last time. watchTools tells clients of the tools, the SDK of the resources.
 func (e *endpoint) sync() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -227,7 +236,8 @@ func (e *endpoint) sync() {
 func (e *endpoint) add(name string, o offer) (isAdded bool) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			e.h.log.Warn("a tool is not offered to MCP clients", "tool", name, "fault", fmt.Sprint(fault))
+			e.h.log.Warn("a tool is not offered to MCP clients", "tool", name, "fault",
+				fmt.Sprint(fault))
 		}
 	}()
 	o.add()
@@ -241,7 +251,8 @@ func (e *endpoint) reportRenamed(s *gateway.Session, renamed []string) {
 	}
 	e.renamed = renamed
 	for _, text := range renamed {
-		e.h.log.Warn("a provider has a tool of a name that MCP clients know", "session", s.ID(), "fault", text)
+		e.h.log.Warn("a provider has a tool of a name that MCP clients know", "session", s.ID(),
+			"fault", text)
 	}
 	e.h.gateway.Touch() // the status shows them
 }
@@ -251,7 +262,9 @@ func (e *endpoint) conflicts() (list []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, text := range e.renamed {
-		list = append(list, "session "+e.current.ID()+" at /mcp: "+text+"; a prefix in the provider's file avoids that")
+		list = append(list,
+			"session "+e.current.ID()+" at /mcp: "+text+
+				"; a prefix in the provider's file avoids that")
 	}
 	return list
 }
@@ -259,7 +272,9 @@ func (e *endpoint) conflicts() (list []string) {
 // addOwnTools adds the endpoint's own tools to those of providers. A provider's tool keeps its
 // name, because gates and prompts know it; the own tool is then offered with a prefix, or not at
 // all.
-func (e *endpoint) addOwnTools(tools map[string]offer, threshold int64, providers int) (renamed []string) {
+func (e *endpoint) addOwnTools(
+	tools map[string]offer, threshold int64, providers int,
+) (renamed []string) {
 	for _, t := range e.ownTools(int64(providers) > threshold) {
 		name := t.name
 		if _, taken := tools[name]; taken {
@@ -272,7 +287,8 @@ func (e *endpoint) addOwnTools(tools map[string]offer, threshold int64, provider
 				)
 				continue
 			}
-			renamed = append(renamed, fmt.Sprintf("a provider has a tool %q, so the gateway's own is %q", t.name, name))
+			renamed = append(renamed,
+				fmt.Sprintf("a provider has a tool %q, so the gateway's own is %q", t.name, name))
 		}
 		tools[name] = offer{key: "own", add: func() { t.add(name) }}
 	}

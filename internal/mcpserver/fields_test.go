@@ -26,9 +26,10 @@ func described() (tools []providers.Tool) {
 		"count": `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`,
 		"any":   `{"required":["n"]}`,
 	} {
-		tools = append(tools, providers.Tool{Name: name, Title: "Count things", Description: "Counts",
-			OutputSchema: json.RawMessage(schema), Handler: result,
-			Annotations: &providers.Annotations{ReadOnlyHint: new(true), OpenWorldHint: new(false)}})
+		tools = append(tools, providers.Tool{Name: name, Title: "Count things",
+			Description: "Counts", OutputSchema: json.RawMessage(schema), Handler: result,
+			Annotations: &providers.Annotations{ReadOnlyHint: new(true),
+				OpenWorldHint: new(false)}})
 	}
 	return tools
 }
@@ -49,9 +50,12 @@ func TestToolFields(t *testing.T) {
 			hints := tool.Annotations
 			switch tool.Name {
 			case "count", "any":
-				if tool.Title != "Count things" || tool.Description != "Counts" || schema["type"] != "object" ||
-					hints == nil || !hints.ReadOnlyHint || hints.DestructiveHint != nil || *hints.OpenWorldHint {
-					t.Errorf("%s: got %+v with the hints %+v, want all its fields", tool.Name, tool, hints)
+				if tool.Title != "Count things" || tool.Description != "Counts" ||
+					schema["type"] != "object" ||
+					hints == nil || !hints.ReadOnlyHint || hints.DestructiveHint != nil ||
+					*hints.OpenWorldHint {
+					t.Errorf("%s: got %+v with the hints %+v, want all its fields", tool.Name, tool,
+						hints)
 				}
 			case "echo":
 				if tool.Title != "" || hints != nil || schema != nil {
@@ -62,7 +66,8 @@ func TestToolFields(t *testing.T) {
 	})
 }
 
-// A result that does not fit the output schema comes as an error, whole: clients refuse others unread.
+// A result that does not fit the output schema comes as an error, whole: clients refuse others
+// unread.
 func TestResultThatDoesNotFit(t *testing.T) {
 	w := newWorld(t, 60)
 	w.provide(w.session(), described()...)
@@ -82,10 +87,12 @@ func TestResultThatDoesNotFit(t *testing.T) {
 			}
 		}
 		got := strings.Join(texts, "\n")
-		if r.IsError != (want != "") || r.IsError == (r.StructuredContent != nil) || !strings.Contains(got, want) ||
-			r.IsError && (!strings.HasPrefix(got, "INTERNAL: the tool ran, but ") || len(r.Content) < 2) {
-			t.Errorf("%s: got %q, error %v, structure %v; want the result, and %q", result, got, r.IsError,
-				r.StructuredContent, want)
+		if r.IsError != (want != "") || r.IsError == (r.StructuredContent != nil) ||
+			!strings.Contains(got, want) ||
+			r.IsError && (!strings.HasPrefix(got, "INTERNAL: the tool ran, but ") ||
+				len(r.Content) < 2) {
+			t.Errorf("%s: got %q, error %v, structure %v; want the result, and %q", result, got,
+				r.IsError, r.StructuredContent, want)
 		}
 	}
 }
@@ -99,10 +106,12 @@ func TestPartsOfAResult(t *testing.T) {
 				call, _ := providers.CallFrom(ctx)
 				file := filepath.Join(call.PersistDir, "large.gif")
 				return providers.Content{Data: map[string]int{"n": 1}, Parts: []providers.Part{
-					{Type: "text", Text: "look"}, {Type: "image", MimeType: "image/png", Data: []byte("png")},
+					{Type: "text", Text: "look"},
+					{Type: "image", MimeType: "image/png", Data: []byte("png")},
 					{Type: "image", MimeType: "image/gif", File: &providers.FileRef{Path: file}},
 					{Type: "audio", MimeType: "audio/wav", Data: []byte("wav")},
-					{Type: "resource", URI: "mem://a", Name: "a"}, {Type: "resource", URI: "mem://b", Text: "b"},
+					{Type: "resource", URI: "mem://a", Name: "a"},
+					{Type: "resource", URI: "mem://b", Text: "b"},
 					{Type: "resource", URI: "mem://c", Data: []byte("c")},
 				}}, os.WriteFile(file, []byte("gif"), 0o600)
 			}})
@@ -113,12 +122,14 @@ func TestPartsOfAResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"cG5n"},` +
-			`{"type":"image","mimeType":"image/gif","data":"Z2lm"},{"type":"audio","mimeType":"audio/wav","data":"d2F2"},` +
-			`{"type":"resource_link","uri":"mem://a","name":"a"},` +
-			`{"type":"resource","resource":{"uri":"mem://b","text":"b"}},` +
-			`{"type":"resource","resource":{"uri":"mem://c","blob":"Yw=="}}]`
-		if structure, _ := json.Marshal(r.StructuredContent); string(got) != want || string(structure) != `{"n":1}` {
+		want :=
+			`[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"cG5n"},` +
+				`{"type":"image","mimeType":"image/gif","data":"Z2lm"},{"type":"audio","mimeType":"audio/wav","data":"d2F2"},` +
+				`{"type":"resource_link","uri":"mem://a","name":"a"},` +
+				`{"type":"resource","resource":{"uri":"mem://b","text":"b"}},` +
+				`{"type":"resource","resource":{"uri":"mem://c","blob":"Yw=="}}]`
+		if structure, _ := json.Marshal(r.StructuredContent); string(got) != want ||
+			string(structure) != `{"n":1}` {
 			t.Errorf("got %s and the structure %s, want %s and {\"n\":1}", got, structure, want)
 		}
 	})

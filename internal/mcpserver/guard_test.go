@@ -15,7 +15,8 @@ const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"
 // post sends a request of the newest revision with headers, and returns the status and the body.
 func (w *world) post(path, body string, headers map[string]string) (int, string) {
 	w.Helper()
-	r, err := http.NewRequestWithContext(w.Context(), http.MethodPost, w.url+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(w.Context(), http.MethodPost, w.url+path,
+		strings.NewReader(body))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -64,27 +65,35 @@ func TestGuards(t *testing.T) {
 		status  int
 		want    string
 	}{
-		"the admin token":     {path: "/mcp", status: 200, want: "supportedVersions"},
-		"a session by its id": {path: "/mcp/s/" + mine.ID(), status: 200, want: "supportedVersions"},
-		"no session":          {path: "/mcp/s/x", status: 404, want: "INVALID_SESSION"},
-		"the session's token": {path: "/mcp", headers: scoped, status: 200, want: "supportedVersions"},
-		"its own path":        {path: "/mcp/s/" + mine.ID(), headers: scoped, status: 200, want: "supportedVersions"},
-		"the path of another": {path: "/mcp/s/" + other.ID(), headers: scoped, status: 403, want: "another"},
-		"a path that is not":  {path: "/mcp/s/x", headers: scoped, status: 403, want: "another session"},
-		"a terminal with a session's token": {path: "/mcp/t/" + mine.ID() + "?pid=1&cwd=/", headers: scoped,
-			status: 403, want: "a terminal needs the admin token"},
+		"the admin token": {path: "/mcp", status: 200, want: "supportedVersions"},
+		"a session by its id": {path: "/mcp/s/" + mine.ID(), status: 200,
+			want: "supportedVersions"},
+		"no session": {path: "/mcp/s/x", status: 404, want: "INVALID_SESSION"},
+		"the session's token": {path: "/mcp", headers: scoped, status: 200,
+			want: "supportedVersions"},
+		"its own path": {path: "/mcp/s/" + mine.ID(), headers: scoped, status: 200,
+			want: "supportedVersions"},
+		"the path of another": {path: "/mcp/s/" + other.ID(), headers: scoped, status: 403,
+			want: "another"},
+		"a path that is not": {path: "/mcp/s/x", headers: scoped, status: 403,
+			want: "another session"},
+		"a terminal with a session's token": {path: "/mcp/t/" + mine.ID() + "?pid=1&cwd=/",
+			headers: scoped, status: 403, want: "a terminal needs the admin token"},
 		"a terminal with a provider's token": {path: "/mcp/t/x?pid=1&cwd=/",
 			headers: bearerOf(w.gateway.InstanceToken()), status: 401, want: "AUTH_FAILED"},
 		"a terminal without a WebSocket": {path: "/mcp/t/x?pid=1&cwd=/", status: 409,
 			want: "tapgw mcp in a terminal"},
-		"the token at REST": {path: "/api/v1/reload", headers: scoped, status: 401, want: "AUTH_FAILED"},
+		"the token at REST": {path: "/api/v1/reload", headers: scoped, status: 401,
+			want: "AUTH_FAILED"},
 		"no token": {path: "/mcp",
 			headers: map[string]string{"Authorization": ""}, status: 401, want: "AUTH_FAILED"},
-		"a wrong token": {path: "/mcp", headers: bearerOf("mcp-1"), status: 401, want: "AUTH_FAILED"},
+		"a wrong token": {path: "/mcp", headers: bearerOf("mcp-1"), status: 401,
+			want: "AUTH_FAILED"},
 		"a provider's token": {path: "/mcp", headers: bearerOf(w.gateway.InstanceToken()),
 			status: 401, want: "AUTH_FAILED"},
 		"a page of another site": {path: "/mcp",
-			headers: map[string]string{"Origin": "https://evil.example"}, status: 403, want: "origins"},
+			headers: map[string]string{"Origin": "https://evil.example"}, status: 403,
+			want: "origins"},
 		"a name that was rebound": {path: "/mcp",
 			headers: map[string]string{"Host": "evil.example"}, status: 421, want: "UNAUTHORIZED"},
 		"a long body": {path: "/mcp", body: strings.Repeat(" ", mcpserver.MaxBody+1), status: 413,
@@ -129,7 +138,8 @@ func TestManyWrongTokens(t *testing.T) {
 	t.Error("30 wrong tokens: got no 429, want one")
 }
 
-// Clients of handshake revisions that never say that they go give their places to others; one that listens stays.
+// Clients of handshake revisions that never say that they go give their places to others; one that
+// listens stays.
 func TestClientsThatNeverGo(t *testing.T) {
 	w := newWorld(t, 60)
 	w.provide(w.session())
@@ -143,7 +153,8 @@ func TestClientsThatNeverGo(t *testing.T) {
 			t.Fatalf("client %d: got %d %s, want 200", n, status, body)
 		}
 	}
-	w.connect("2025-11-25", "/mcp", w.gateway.AdminToken()).call("echo", map[string]any{"text": "x"})
+	w.connect("2025-11-25", "/mcp", w.gateway.AdminToken()).call("echo",
+		map[string]any{"text": "x"})
 	if got := text(stays.call("echo", map[string]any{"text": "here"})); got != "here" {
 		t.Errorf("the client that listens: got %q, want here", got)
 	}

@@ -105,13 +105,15 @@ func TestStatesOfHeldCalls(t *testing.T) {
 			"another URL":      {w.ctx, elsewhere, "ask", state},
 		} {
 			result, err := w.goOn(tc.ctx, tc.e, tc.tool, tc.state)
-			if rpc, ok := errors.AsType[*jsonrpc.Error](err); !ok || rpc.Code != jsonrpc.CodeInvalidParams {
+			if rpc, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+				rpc.Code != jsonrpc.CodeInvalidParams {
 				t.Errorf("%s: got %v, %v, want -32602", name, result, err)
 			}
 		}
 		again, err := w.goOn(w.ctx, w.e, "ask", state) // without an answer
 		if err != nil || again.InputRequests["q1"] == nil || again.RequestState == state {
-			t.Fatalf("without an answer: got %+v, %v, want the question and another state", again, err)
+			t.Fatalf("without an answer: got %+v, %v, want the question and another state", again,
+				err)
 		}
 		if _, err := w.goOn(w.ctx, w.e, "ask", state); err == nil {
 			t.Error("the state of an earlier round: got no error, want one")

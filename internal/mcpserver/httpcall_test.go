@@ -176,7 +176,8 @@ func TestSameBytesSameAnswers(t *testing.T) {
 			}
 		}
 		envelope := func(id, params string) string {
-			return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + params + `}}`
+			return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + params +
+				`}}`
 		}
 		const in = `"name":"echo","arguments":{"text":"x"},"_meta":`
 		inMeta := func(members string) string { return in + "{" + members + "}" }
@@ -189,7 +190,8 @@ func TestSameBytesSameAnswers(t *testing.T) {
 				`{"sampling":{"tools":1}}`, `{"elicitation":null}`} {
 				same(envelope("1", inMeta(revision+member)), nil)
 			}
-			for _, client := range []string{"null", "1", "{}", `{"name":1}`, `{"name":"x","icons":1}`} {
+			for _, client := range []string{"null", "1", "{}", `{"name":1}`,
+				`{"name":"x","icons":1}`} {
 				same(envelope("1", meta(","+name+`clientInfo":`+client)), nil)
 			}
 		}
@@ -261,7 +263,8 @@ func TestCallsForTheSDK(t *testing.T) {
 			status: 404, want: "session not found"},
 		"an unknown revision": {version: handshake, headers: header("MCP-Protocol-Version", "1"),
 			status: 400, want: "Unsupported"},
-		"an unknown tool":        {version: handshake, tool: "x", status: 200, want: "unknown tool"},
+		"an unknown tool": {version: handshake, tool: "x", status: 200,
+			want: "unknown tool"},
 		"the gateway's own tool": {version: handshake, tool: "query", status: 200, want: "cursor"},
 		"deep arguments": {version: handshake, args: json.RawMessage(deep),
 			status: 400, want: "depth"},
@@ -271,8 +274,9 @@ func TestCallsForTheSDK(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 60)
 			w.provide(w.session(), providers.Tool{Name: "headed", Description: "d",
-				Parameters: json.RawMessage(`{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}`),
-				Handler:    func(context.Context, json.RawMessage) (any, error) { return "", nil }})
+				Parameters: json.RawMessage(
+					`{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}`),
+				Handler: func(context.Context, json.RawMessage) (any, error) { return "", nil }})
 			tool := cmp.Or(tc.tool, "echo")
 			answer, text := w.caller(tc.version).call(tool, tc.args, tc.params, tc.headers)
 			if answer.StatusCode != tc.status || !strings.Contains(text, tc.want) {

@@ -44,7 +44,8 @@ func newWorld(t *testing.T, threshold int, change ...func(*gateway.Options)) *wo
 		c(&options)
 	}
 	w := &world{T: t, gateway: gateway.New(options)}
-	w.mcp = mcpserver.New(mcpserver.Options{Gateway: w.gateway, Version: "test", ToolThreshold: threshold})
+	w.mcp = mcpserver.New(mcpserver.Options{Gateway: w.gateway, Version: "test",
+		ToolThreshold: threshold})
 	s := server.New(server.Options{Gateway: w.gateway, Version: "test", MCP: w.mcp})
 	if err := s.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -70,7 +71,8 @@ func newWorld(t *testing.T, threshold int, change ...func(*gateway.Options)) *wo
 // session starts a session without a model.
 func (w *world) session() *gateway.Session {
 	w.Helper()
-	s, err := w.gateway.Start(w.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: w.TempDir()})
+	s, err := w.gateway.Start(w.Context(), gateway.StartRequest{Host: gateway.HostLocal,
+		CWD: w.TempDir()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -84,27 +86,32 @@ type provider struct {
 	stop             func()
 }
 
-// provide runs a provider with the tools echo, shape, fails and hang in a session, until the test ends.
+// provide runs a provider with the tools echo, shape, fails and hang in a session, until the test
+// ends.
 func (w *world) provide(s *gateway.Session, more ...providers.Tool) *provider {
 	w.Helper()
 	p := &provider{begun: make(chan struct{}, 16), cancelled: make(chan struct{}, 16)}
 	bound := make(chan struct{}, 16)
-	p.Provider = providers.New("ci", &providers.Options{URL: w.ws, Token: w.gateway.InstanceToken(), Session: s.ID(),
-		OnBound: func(context.Context, providers.Binding) { bound <- struct{}{} }})
+	p.Provider = providers.New("ci", &providers.Options{URL: w.ws, Token: w.gateway.InstanceToken(),
+		Session: s.ID(), OnBound: func(context.Context, providers.Binding) { bound <- struct{}{} }})
 	type text struct {
 		Text string `json:"text"`
 	}
-	providers.AddTool(p.Provider, "echo", "Says it again", func(ctx context.Context, in text) (string, error) {
-		providers.Progress(ctx, "half")
-		return in.Text, nil
-	})
-	providers.AddTool(p.Provider, "shape", "Gives an object", func(context.Context, struct{}) (map[string]int, error) {
-		return map[string]int{"sides": 3}, nil
-	})
-	providers.AddTool(p.Provider, "fails", "Fails", func(context.Context, struct{}) (string, error) {
+	providers.AddTool(p.Provider, "echo", "Says it again",
+		func(ctx context.Context, in text) (string, error) {
+			providers.Progress(ctx, "half")
+			return in.Text, nil
+		})
+	providers.AddTool(p.Provider, "shape", "Gives an object",
+		func(context.Context, struct{}) (map[string]int, error) {
+			return map[string]int{"sides": 3}, nil
+		})
+	providers.AddTool(p.Provider, "fails", "Fails", func(context.Context, struct{}) (string,
+		error) {
 		return "", &providers.Error{Code: providers.CodeNotFound, Message: "no such city"}
 	})
-	providers.AddTool(p.Provider, "hang", "Hangs", func(ctx context.Context, _ struct{}) (string, error) {
+	providers.AddTool(p.Provider, "hang", "Hangs", func(ctx context.Context, _ struct{}) (string,
+		error) {
 		p.begun <- struct{}{}
 		<-ctx.Done()
 		p.cancelled <- struct{}{}
@@ -156,16 +163,20 @@ func (w *world) connect(version, path, token string) *client {
 }
 
 func (w *world) tryConnect(version, path, token string) (*client, error) {
-	c := &client{w: w, tools: make(chan struct{}, 64), updated: make(chan string, 64), progress: make(chan string, 64)}
+	c := &client{w: w, tools: make(chan struct{}, 64), updated: make(chan string, 64),
+		progress: make(chan string, 64)}
 	own := &http.Transport{}
 	w.Cleanup(own.CloseIdleConnections)
 	mine := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
-		ElicitationHandler:     w.elicit,
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.tools <- struct{}{} },
+		ElicitationHandler: w.elicit,
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			c.tools <- struct{}{}
+		},
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			c.updated <- r.Params.URI
 		},
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		ProgressNotificationHandler: func(
+			_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			c.progress <- r.Params.Message
 		},
 	})

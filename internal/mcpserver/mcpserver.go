@@ -27,8 +27,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// DefaultToolThreshold is how many tools of providers a session may have until it offers search_tools,
-// describe_tool and call_tool instead of the tools themselves.
+// DefaultToolThreshold is how many tools of providers a session may have until it offers
+// search_tools, describe_tool and call_tool instead of the tools themselves.
 const DefaultToolThreshold = 60
 
 // idleTime is how long an endpoint stays without a request and without a client.
@@ -48,14 +48,15 @@ type Terminals interface {
 	// Join makes the CLI's session one of the gateway until leave is called; if the CLI has joined
 	// in other ways too, until these end. pid is the CLI's process, 0 if it is unknown.
 	Join(ctx context.Context, session string, pid int, cwd string) (leave func(), err error)
-	// HasLink reports whether the CLI gets the tools of providers in another way. A change counts in
-	// [gateway.Gateway.ToolChanges].
+	// HasLink reports whether the CLI gets the tools of providers in another way. A change counts
+	// in [gateway.Gateway.ToolChanges].
 	HasLink(session string) bool
 }
 
-// Handler serves the sessions of a gateway as MCP servers. The path value "id" of a request names the
-// session; without one it is the foreground session of each moment. The path value "terminal" names the
-// session of a Copilot CLI that has started tapgw mcp. Make it with [New], end it with [Handler.Close].
+// Handler serves the sessions of a gateway as MCP servers. The path value "id" of a request names
+// the session; without one it is the foreground session of each moment. The path value "terminal"
+// names the session of a Copilot CLI that has started tapgw mcp. Make it with [New], end it with
+// [Handler.Close].
 type Handler struct {
 	gateway   *gateway.Gateway
 	terminals Terminals
@@ -95,8 +96,8 @@ func (h *Handler) Configure(toolThreshold int) {
 	}
 }
 
-// ServeHTTP answers a request of the streamable HTTP transport, or a WebSocket of tapgw mcp. A session
-// that does not exist is 404.
+// ServeHTTP answers a request of the streamable HTTP transport, or a WebSocket of tapgw mcp. A
+// session that does not exist is 404.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	of := target{session: r.PathValue("id")}
 	if id := r.PathValue("terminal"); id != "" {
@@ -124,9 +125,11 @@ func (h *Handler) join(session string, r *http.Request) (leave func(), err error
 	pid, err := strconv.Atoi(query.Get("pid"))
 	switch {
 	case h.terminals == nil || !isWebSocket(r):
-		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: "this is for tapgw mcp in a terminal"}
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState,
+			Message: "this is for tapgw mcp in a terminal"}
 	case err != nil:
-		return nil, &protocol.Error{Code: protocol.CodeInvalidArguments, Message: "pid: must be a number"}
+		return nil, &protocol.Error{Code: protocol.CodeInvalidArguments,
+			Message: "pid: must be a number"}
 	}
 	return h.terminals.Join(r.Context(), session, pid, query.Get("cwd"))
 }
@@ -139,8 +142,8 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// acquire returns the endpoint of a session, and keeps it until release. It makes it if it is the first
-// request.
+// acquire returns the endpoint of a session, and keeps it until release. It makes it if it is the
+// first request.
 func (h *Handler) acquire(of target) (*endpoint, error) {
 	var session *gateway.Session
 	if of.session != "" {
@@ -154,10 +157,12 @@ func (h *Handler) acquire(of target) (*endpoint, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isClosed {
-		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState,
+			Message: "the gateway is shutting down"}
 	}
 	e := h.endpoints[of]
-	if e != nil && e.fixed != session { // an earlier session had the same id, and is about to be removed
+	// an earlier session had the same id, and is about to be removed
+	if e != nil && e.fixed != session {
 		h.remove(e)
 		e = nil
 	}
@@ -226,8 +231,8 @@ func (h *Handler) list() []*endpoint {
 	return list
 }
 
-// Faults say which of the server's own tools have another name in a session, or are missing, because a
-// provider has a tool of that name.
+// Faults say which of the server's own tools have another name in a session, or are missing,
+// because a provider has a tool of that name.
 func (h *Handler) Faults() (faults []string) {
 	for _, e := range h.list() {
 		faults = append(faults, e.conflicts()...)

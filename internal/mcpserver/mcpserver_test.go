@@ -42,7 +42,8 @@ func TestCalls(t *testing.T) {
 			{tool: "echo", args: map[string]any{"text": "hello"}, want: "hello"},
 			{tool: "shape", want: `{"sides":3}`, structure: `{"sides":3}`},
 			{tool: "fails", want: "NOT_FOUND: no such city", isError: true},
-			{tool: "echo", args: map[string]any{"text": 3}, want: "INVALID_ARGUMENTS: ", isError: true},
+			{tool: "echo", args: map[string]any{"text": 3}, want: "INVALID_ARGUMENTS: ",
+				isError: true},
 		} {
 			r := c.call(tc.tool, tc.args)
 			structure := ""
@@ -50,7 +51,8 @@ func TestCalls(t *testing.T) {
 				b, _ := json.Marshal(r.StructuredContent)
 				structure = string(b)
 			}
-			if !strings.HasPrefix(text(r), tc.want) || r.IsError != tc.isError || structure != tc.structure {
+			if !strings.HasPrefix(text(r), tc.want) || r.IsError != tc.isError ||
+				structure != tc.structure {
 				t.Errorf(
 					"%s %v: got %q, %q, error %v; want %q, %q, %v",
 					tc.tool,
@@ -137,7 +139,9 @@ func TestToolsThatComeAndGo(t *testing.T) {
 		p := w.provide(s)
 		c.hasTools(with("echo", "shape", "fails", "hang")...)
 		if _, err := p.AddTool(t.Context(), providers.Tool{Name: "late", Description: "Late",
-			Handler: func(context.Context, json.RawMessage) (any, error) { return "here", nil }}); err != nil {
+			Handler: func(context.Context, json.RawMessage) (any, error) {
+				return "here", nil
+			}}); err != nil {
 			t.Fatal(err)
 		}
 		if r := c.call("late", nil); text(r) != "here" { // without a list first
@@ -197,11 +201,13 @@ func TestOwnToolGivesWay(t *testing.T) {
 		providers.Tool{Name: "tapgw_query", Description: "d", Handler: answer("theirs")},
 		providers.Tool{Name: "query", Description: "d", Handler: answer("theirs")})
 	c := w.connect(eras["modern"], "/mcp", w.gateway.AdminToken())
-	c.hasTools("echo", "shape", "fails", "hang", "push", "tapgw_push", "query", "tapgw_query", "wait_for_event")
+	c.hasTools("echo", "shape", "fails", "hang", "push", "tapgw_push", "query", "tapgw_query",
+		"wait_for_event")
 	if got := text(c.call("push", nil)); got != "theirs" {
 		t.Errorf("push: got %q, want the provider's", got)
 	}
-	if got := text(c.call("tapgw_push", map[string]any{"event": "e"})); !strings.Contains(got, `"fate":"stored"`) {
+	if got := text(c.call("tapgw_push", map[string]any{"event": "e"})); !strings.Contains(got,
+		`"fate":"stored"`) {
 		t.Errorf("tapgw_push: got %q, want a stored event", got)
 	}
 	if got := w.mcp.Faults(); len(got) != 2 {
@@ -214,14 +220,18 @@ func TestStrangeSchemas(t *testing.T) {
 	w := newWorld(t, 60)
 	s := w.session()
 	var tools []providers.Tool
-	for i, schema := range []string{`{}`, `{"type":["object","null"]}`, `{"properties":{"a":{"type":"string"}}}`} {
+	for i, schema := range []string{`{}`, `{"type":["object","null"]}`,
+		`{"properties":{"a":{"type":"string"}}}`} {
 		tools = append(tools, providers.Tool{Name: fmt.Sprintf("t%d", i), Description: "d",
 			Parameters: json.RawMessage(schema),
 			Handler:    func(context.Context, json.RawMessage) (any, error) { return "ok", nil }})
 	}
 	bad := `{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"a b"}}}`
-	tools = append(tools, providers.Tool{Name: "unheard", Description: "d", Parameters: json.RawMessage(bad),
-		Handler: func(context.Context, json.RawMessage) (any, error) { return "ok", nil }})
+	tools = append(tools, providers.Tool{Name: "unheard", Description: "d",
+		Parameters: json.RawMessage(bad), Handler: func(context.Context, json.RawMessage) (any,
+			error) {
+			return "ok", nil
+		}})
 	w.provide(s, tools...)
 	c := w.connect(eras["modern"], "/mcp", w.gateway.AdminToken())
 	c.hasTools(with("echo", "shape", "fails", "hang", "t0", "t1", "t2")...)
@@ -245,7 +255,8 @@ func TestManyTools(t *testing.T) {
 		found.Tools[0].Name != "echo" {
 		t.Errorf("search_tools: got %v, %v, want echo first", found, err)
 	}
-	if got := text(c.call("describe_tool", map[string]any{"name": "echo"})); !strings.Contains(got, `"inputSchema":{`) {
+	if got := text(c.call("describe_tool", map[string]any{"name": "echo"})); !strings.Contains(got,
+		`"inputSchema":{`) {
 		t.Errorf("describe_tool: got %s, want its schema", got)
 	}
 	args := map[string]any{"name": "echo", "arguments": map[string]any{"text": "hi"}}
@@ -253,7 +264,9 @@ func TestManyTools(t *testing.T) {
 		t.Errorf("call_tool: got %q, want hi", got)
 	}
 	lines, _ := s.Timeline(0)
-	if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool { return l.Message == "calls echo" }) {
+	if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool {
+		return l.Message == "calls echo"
+	}) {
 		t.Errorf("timeline: got %v, want the real tool's name", lines)
 	}
 	w.mcp.Configure(4)
@@ -297,7 +310,8 @@ func TestStreams(t *testing.T) {
 		if got := events(t, r.Contents[0].Text); !slices.Equal(got, []string{"one", "two"}) {
 			t.Errorf("reading: got %q, want one and two", got)
 		}
-		if _, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "tapgw://stream/a b"}); err == nil {
+		if _, err := c.ReadResource(t.Context(),
+			&mcp.ReadResourceParams{URI: "tapgw://stream/a b"}); err == nil {
 			t.Error("a bad name: got no error, want one")
 		}
 	})
@@ -318,7 +332,8 @@ func TestCompletionOfStreams(t *testing.T) {
 		if err != nil || len(list.ResourceTemplates) != 1 {
 			t.Fatalf("templates: got %v, %v, want one", list, err)
 		}
-		streams := mcp.CompleteReference{Type: "ref/resource", URI: list.ResourceTemplates[0].URITemplate}
+		streams := mcp.CompleteReference{Type: "ref/resource",
+			URI: list.ResourceTemplates[0].URITemplate}
 		for _, tc := range []struct {
 			ref       mcp.CompleteReference
 			name, has string

@@ -22,8 +22,8 @@ const (
 	// retryFirst and retryLast are the pauses between attempts to connect again.
 	retryFirst = 100 * time.Millisecond
 	retryLast  = 5 * time.Second
-	// patience is how long requests wait for a connection, and how long answers may take after the client
-	// has closed its end. A gateway restarts in less.
+	// patience is how long requests wait for a connection, and how long answers may take after the
+	// client has closed its end. A gateway restarts in less.
 	patience = 5 * time.Second
 	// maxHeld bounds the messages that wait for a connection.
 	maxHeld = 1000
@@ -55,10 +55,11 @@ type Relay struct {
 	initialized   []byte            // notifications/initialized
 	subscriptions map[string][]byte // resources/subscribe, by URI
 	open          map[string]*frame // requests without an answer, by id
-	silent        map[string]bool   // ids of requests of the relay's own, whose answers the client does not get
-	held          []*frame          // that wait for a connection
-	restoring     bool              // the answer to the repeated handshake is waited for
-	isLost        bool              // there was no connection for patience
+	// ids of requests of the relay's own, whose answers the client does not get
+	silent    map[string]bool
+	held      []*frame // that wait for a connection
+	restoring bool     // the answer to the repeated handshake is waited for
+	isLost    bool     // there was no connection for patience
 }
 
 // frame is a message of the client.
@@ -83,7 +84,8 @@ func (f *frame) isRequest() bool { return f.id != "" && f.method != "" }
 
 // isSubscribed reports whether it is a subscription to lists that stays until the client ends it.
 func (f *frame) isSubscribed() bool {
-	return f.method == methodListen && (f.params.Notifications.Tools || f.params.Notifications.Resources)
+	return f.method == methodListen &&
+		(f.params.Notifications.Tools || f.params.Notifications.Resources)
 }
 
 // readFrame reads a message. The error says why the server would end the connection because of it:
@@ -138,7 +140,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.readers.Wait()
 	}()
 	lines := make(chan []byte)
-	go readLines(ctx, r.In, MaxBody, lines) // a read of stdin can't be ended: it goes on until the program ends
+	// a read of stdin can't be ended: it goes on until the program ends
+	go readLines(ctx, r.In, MaxBody, lines)
 	return r.relay(lines)
 }
 
@@ -239,7 +242,8 @@ func (r *Relay) fromClient(line []byte) {
 	case r.conn != nil && !r.restoring:
 		r.send(f)
 	case r.isLost && f.isRequest():
-		r.answer(f.id, codeLost, "no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
+		r.answer(f.id, codeLost,
+			"no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
 	case len(r.held) < maxHeld:
 		r.held = append(r.held, f)
 	}
@@ -288,7 +292,8 @@ func (r *Relay) writeLine(line []byte) { _, _ = r.Out.Write(append(bytes.TrimSpa
 func (r *Relay) answer(id string, code int, text string) {
 	message, err := json.Marshal(text)
 	if err == nil {
-		r.writeLine(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, message))
+		r.writeLine(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`,
+			id, code, message))
 	}
 }
 
@@ -312,16 +317,19 @@ func (r *Relay) close() {
 	r.conn, r.incoming, r.restoring = nil, nil, false
 }
 
-// drop ends the connection. Calls that were under way fail; other requests wait for the next connection.
+// drop ends the connection. Calls that were under way fail; other requests wait for the next
+// connection.
 func (r *Relay) drop() {
 	r.close()
 	for id, f := range r.open {
 		switch {
 		case r.silent[id]:
 		case f.method == methodCall:
-			r.answer(id, codeLost, "the connection to the gateway was lost; whether the tool ran is not known")
+			r.answer(id, codeLost,
+				"the connection to the gateway was lost; whether the tool ran is not known")
 		case f.isLast:
-			r.answer(id, codeLost, "the connection to the gateway was lost twice before an answer came")
+			r.answer(id, codeLost,
+				"the connection to the gateway was lost twice before an answer came")
 		case f.method == methodListen || id == r.handshakeID && r.initialized == nil:
 			continue // restore says them again
 		default:
@@ -397,7 +405,8 @@ func (r *Relay) failHeld() {
 	r.held = nil
 	for _, f := range held {
 		if f.isRequest() {
-			r.answer(f.id, codeLost, "no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
+			r.answer(f.id, codeLost,
+				"no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
 		}
 	}
 }
@@ -407,17 +416,21 @@ func (r *Relay) failHeld() {
 func (r *Relay) listsChanged(subscription string, tools, resources bool) {
 	params := ""
 	if subscription != "" {
-		params = `,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + subscription + `}}`
+		params = `,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + subscription +
+			`}}`
 	}
 	if tools {
-		r.writeLine([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"` + params + `}`))
+		r.writeLine([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"` + params +
+			`}`))
 	}
 	if resources {
-		r.writeLine([]byte(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"` + params + `}`))
+		r.writeLine([]byte(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"` +
+			params + `}`))
 	}
 }
 
-// readLines sends the lines of a stream until it ends or a line is longer than limit, and then closes lines.
+// readLines sends the lines of a stream until it ends or a line is longer than limit, and then
+// closes lines.
 func readLines(ctx context.Context, in io.Reader, limit int, lines chan<- []byte) {
 	defer close(lines)
 	reader := bufio.NewReaderSize(in, 64<<10)

@@ -33,11 +33,14 @@ func newServer(tools ...string) *mcp.Server {
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
 	s.AddResource(&mcp.Resource{URI: "test://r", Name: "r"},
-		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) { return nil, io.EOF })
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return nil, io.EOF
+		})
 	for _, name := range tools {
 		mcp.AddTool(s, &mcp.Tool{Name: name}, func(context.Context, *mcp.CallToolRequest, struct{},
 		) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name}}}, nil, nil
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name}}}, nil,
+				nil
 		})
 	}
 	return s
@@ -50,7 +53,8 @@ func (s *restarting) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 		return nil, errors.New("it is down")
 	}
 	ours, theirs := net.Pipe()
-	session, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: theirs, Writer: theirs}, nil)
+	session, err := s.server.Connect(context.WithoutCancel(ctx),
+		&mcp.IOTransport{Reader: theirs, Writer: theirs}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +82,9 @@ func (s *restarting) setDown(down bool) {
 }
 
 // relayed is an SDK's client behind a relay.
-func relayed(t *testing.T, s *restarting, version string) (client *mcp.ClientSession, changed, updated chan struct{}) {
+func relayed(
+	t *testing.T, s *restarting, version string,
+) (client *mcp.ClientSession, changed, updated chan struct{}) {
 	t.Helper()
 	changed, updated = make(chan struct{}, 64), make(chan struct{}, 64)
 	in, toRelay := io.Pipe()
@@ -88,7 +94,9 @@ func relayed(t *testing.T, s *restarting, version string) (client *mcp.ClientSes
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(ctx) }()
 	c := mcp.NewClient(&mcp.Implementation{Name: "c"}, &mcp.ClientOptions{
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			changed <- struct{}{}
+		},
 		ResourceUpdatedHandler: func(context.Context, *mcp.ResourceUpdatedNotificationRequest) {
 			updated <- struct{}{}
 		},
@@ -123,7 +131,8 @@ func toolNames(t *testing.T, c *mcp.ClientSession) (names []string) {
 }
 
 func TestRelaySurvivesARestart(t *testing.T) {
-	for name, version := range map[string]string{"modern": "2026-07-28", "handshake": "2025-11-25"} {
+	for name, version := range map[string]string{"modern": "2026-07-28",
+		"handshake": "2025-11-25"} {
 		t.Run(name, func(t *testing.T) {
 			s := &restarting{t: t, server: newServer("old")}
 			c, changed, updated := relayed(t, s, version)
@@ -154,10 +163,11 @@ func TestRelaySurvivesARestart(t *testing.T) {
 			for len(changed) > 0 {
 				<-changed
 			}
-			mcp.AddTool(next, &mcp.Tool{Name: "newer"}, func(context.Context, *mcp.CallToolRequest, struct{},
-			) (*mcp.CallToolResult, any, error) {
-				return nil, nil, nil
-			})
+			mcp.AddTool(next, &mcp.Tool{Name: "newer"},
+				func(context.Context, *mcp.CallToolRequest, struct{},
+				) (*mcp.CallToolResult, any, error) {
+					return nil, nil, nil
+				})
 			wait(t, "a change of the new server's list", changed)
 			for len(updated) > 0 {
 				<-updated
@@ -185,12 +195,13 @@ func TestRelayFailsCallsOfALostConnection(t *testing.T) {
 	begun, over := make(chan struct{}, 8), make(chan struct{})
 	defer close(over)
 	hanging := newServer()
-	mcp.AddTool(hanging, &mcp.Tool{Name: "hang"}, func(context.Context, *mcp.CallToolRequest, struct{},
-	) (*mcp.CallToolResult, any, error) {
-		begun <- struct{}{}
-		<-over
-		return nil, nil, nil
-	})
+	mcp.AddTool(hanging, &mcp.Tool{Name: "hang"},
+		func(context.Context, *mcp.CallToolRequest, struct{},
+		) (*mcp.CallToolResult, any, error) {
+			begun <- struct{}{}
+			<-over
+			return nil, nil, nil
+		})
 	s := &restarting{t: t, server: hanging}
 	c, _, _ := relayed(t, s, "2025-11-25")
 	ended := make(chan error, 1)
@@ -200,7 +211,8 @@ func TestRelayFailsCallsOfALostConnection(t *testing.T) {
 	}()
 	wait(t, "the call", begun)
 	s.cut(newServer("new"), false)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "whether the tool ran is not known") {
+	if err := <-ended; err == nil ||
+		!strings.Contains(err.Error(), "whether the tool ran is not known") {
 		t.Errorf("the call: got %v, want that its fate is not known", err)
 	}
 	if got := toolNames(t, c); !slices.Equal(got, []string{"new"}) || len(begun) > 0 {
@@ -216,31 +228,34 @@ func TestRelayWithoutServer(t *testing.T) {
 	}
 }
 
-// A gateway that shuts down ends its subscriptions first. The client does not hear of that, and is subscribed at the
-// next one.
+// A gateway that shuts down ends its subscriptions first. The client does not hear of that, and is
+// subscribed at the next one.
 func TestRelaySubscribesAgain(t *testing.T) {
 	const listen = `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`
 	gateways := make(chan net.Conn, 3)
 	in, client := io.Pipe()
 	var out strings.Builder // read when the relay has ended
-	r := Relay{In: in, Out: &out, Note: func(string) {}, Dial: func(context.Context) (io.ReadWriteCloser, error) {
-		ours, theirs := net.Pipe()
-		gateways <- theirs
-		return ours, nil
-	}}
+	r := Relay{In: in, Out: &out, Note: func(string) {},
+		Dial: func(context.Context) (io.ReadWriteCloser, error) {
+			ours, theirs := net.Pipe()
+			gateways <- theirs
+			return ours, nil
+		}}
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(t.Context()) }()
 	go func() { _, _ = io.WriteString(client, listen+"\n") }()
 	for i := range 3 {
 		gateway := <-gateways
 		_ = gateway.SetReadDeadline(time.Now().Add(testPatience / 4))
-		if line, err := bufio.NewReader(gateway).ReadString('\n'); err != nil || line != listen+"\n" {
+		if line, err := bufio.NewReader(gateway).ReadString('\n'); err != nil ||
+			line != listen+"\n" {
 			t.Errorf("the gateway gets %q, %v, want %s", line, err, listen)
 		}
 		if i == 2 {
 			break
 		}
-		if _, err := io.WriteString(gateway, `{"jsonrpc":"2.0","id":2,"result":{}}`+"\n"); err != nil {
+		if _, err := io.WriteString(gateway,
+			`{"jsonrpc":"2.0","id":2,"result":{}}`+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		if err := gateway.Close(); err != nil {
@@ -269,13 +284,15 @@ func TestRelayEndsWithItsClient(t *testing.T) {
 		synctest.Wait()
 		s.cut(nil, true)
 		synctest.Wait()
-		if _, err := io.WriteString(client, `{"jsonrpc":"2.0","method":"notifications/cancelled"}`+"\n"); err != nil {
+		if _, err := io.WriteString(client,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled"}`+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		_ = client.Close()
 		before := time.Now()
 		if err := <-ended; err != nil || time.Since(before) > 0 {
-			t.Errorf("the relay ends with %v after %v, want no error, at once", err, time.Since(before))
+			t.Errorf("the relay ends with %v after %v, want no error, at once", err,
+				time.Since(before))
 		}
 	})
 }
@@ -312,14 +329,18 @@ func TestRelayRefusesWhatIsNoMessage(t *testing.T) {
 	}
 	s := &restarting{t: t, server: newServer("old")}
 	var out strings.Builder
-	in := strings.Join(wrong, "\n") + "\n" + `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":` + meta + "}\n"
-	r := Relay{Dial: s.dial, In: strings.NewReader(in), Out: &out, Note: func(text string) { t.Errorf("got %q", text) }}
+	in := strings.Join(wrong,
+		"\n") + "\n" + `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":` + meta + "}\n"
+	r := Relay{Dial: s.dial, In: strings.NewReader(in), Out: &out, Note: func(text string) {
+		t.Errorf("got %q", text)
+	}}
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if last := lines[len(lines)-1]; len(lines) != len(wrong)+1 || !strings.Contains(last, `"old"`) {
-		t.Fatalf("got %d answers, the last %q; want %d, the last with the tool old", len(lines), last, len(wrong)+1)
+		t.Fatalf("got %d answers, the last %q; want %d, the last with the tool old", len(lines),
+			last, len(wrong)+1)
 	}
 	for i, line := range lines[:len(wrong)] {
 		if !strings.Contains(line, `"id":null,"error":{"code":-32`) {
@@ -343,7 +364,8 @@ func TestRelayGivesUpWhatEndsConnections(t *testing.T) {
 		return ours, nil
 	}
 	var out strings.Builder
-	r := Relay{Dial: dial, In: strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"), Out: &out,
+	r := Relay{Dial: dial,
+		In: strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"), Out: &out,
 		Note: func(string) {}}
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)

@@ -24,15 +24,20 @@ type describeInput struct {
 func (e *endpoint) searchTools() []ownTool {
 	return []ownTool{
 		{toolsearch.Search, func(name string) {
-			mcp.AddTool(e.server, &mcp.Tool{Name: name, Title: "Search tools", Description: toolsearch.AboutSearch,
-				InputSchema: json.RawMessage(toolsearch.SearchSchema), Annotations: readOnly()}, e.search)
+			mcp.AddTool(e.server, &mcp.Tool{Name: name, Title: "Search tools",
+				Description: toolsearch.AboutSearch,
+				InputSchema: json.RawMessage(toolsearch.SearchSchema), Annotations: readOnly()},
+				e.search)
 		}},
 		{toolsearch.Describe, func(name string) {
-			mcp.AddTool(e.server, &mcp.Tool{Name: name, Title: "Describe a tool", Description: toolsearch.AboutDescribe,
-				InputSchema: json.RawMessage(toolsearch.DescribeSchema), Annotations: readOnly()}, e.describe)
+			mcp.AddTool(e.server, &mcp.Tool{Name: name, Title: "Describe a tool",
+				Description: toolsearch.AboutDescribe,
+				InputSchema: json.RawMessage(toolsearch.DescribeSchema), Annotations: readOnly()},
+				e.describe)
 		}},
 		{toolsearch.Call, func(name string) {
-			e.server.AddTool(&mcp.Tool{Name: name, Title: "Call a tool", Description: toolsearch.AboutCall,
+			e.server.AddTool(&mcp.Tool{Name: name, Title: "Call a tool",
+				Description: toolsearch.AboutCall,
 				InputSchema: json.RawMessage(toolsearch.CallSchema)}, e.callNamed)
 		}},
 	}
@@ -47,7 +52,9 @@ func (e *endpoint) sessionTools() []adminapi.Tool {
 }
 
 // search is the tool search_tools.
-func (e *endpoint) search(_ context.Context, _ *mcp.CallToolRequest, in searchInput) (*mcp.CallToolResult, any, error) {
+func (e *endpoint) search(
+	_ context.Context, _ *mcp.CallToolRequest, in searchInput,
+) (*mcp.CallToolResult, any, error) {
 	found, err := toolsearch.Find(in.Query, in.Limit, e.sessionTools())
 	if err != nil {
 		return refuse(protocol.CodeInvalidArguments, err.Error())
@@ -66,7 +73,9 @@ func (e *endpoint) describe(_ context.Context, _ *mcp.CallToolRequest, in descri
 }
 
 // callNamed is the tool call_tool. Rules, gates and the timeline see the tool that it calls.
-func (e *endpoint) callNamed(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (e *endpoint) callNamed(
+	ctx context.Context, r *mcp.CallToolRequest,
+) (*mcp.CallToolResult, error) {
 	name, args, ok := toolsearch.Called(r.Params.Arguments)
 	if !ok {
 		return failed(protocol.CodeInvalidArguments, toolsearch.WrongCall), nil

@@ -31,9 +31,10 @@ const (
 // eventList is the result of reading a stream.
 type eventList struct {
 	Events []adminapi.StreamRow `json:"events"`
-	Cursor string               `json:"cursor"`         // for wait_for_event, which goes on after these events
-	Lost   uint64               `json:"lost,omitzero"`  // events of the session that are not kept any more
-	Note   string               `json:"note,omitempty"` // for the reader
+	// for wait_for_event, which goes on after these events
+	Cursor string `json:"cursor"`
+	Lost   uint64 `json:"lost,omitzero"`  // events of the session that are not kept any more
+	Note   string `json:"note,omitempty"` // for the reader
 }
 
 // follow makes s the session whose streams are resources. Call with mu held.
@@ -69,11 +70,13 @@ func (e *endpoint) addStream(row gateway.HistoryRow) {
 	if uri := streamURI + name; !e.streams[uri] {
 		e.streams[uri] = true
 		e.server.AddResource(&mcp.Resource{URI: uri, Name: name, MIMEType: "application/json",
-			Description: fmt.Sprintf("The newest %d events of the stream %s.", readEvents, name)}, e.readStream)
+			Description: fmt.Sprintf("The newest %d events of the stream %s.", readEvents, name)},
+			e.readStream)
 	}
 }
 
-// watchStreams tells the clients that subscribed to a stream of s of its new events, until ctx or s ends.
+// watchStreams tells the clients that subscribed to a stream of s of its new events, until ctx or s
+// ends.
 func (e *endpoint) watchStreams(ctx context.Context, s *gateway.Session, after uint64) {
 	for s.WaitHistory(ctx, after) == nil {
 		rows := s.HistoryAfter(after, nil)
@@ -87,7 +90,8 @@ func (e *endpoint) watchStreams(ctx context.Context, s *gateway.Session, after u
 			after = row.Seq
 			e.addStream(row)
 			// A subscription may leave the provider out.
-			changed[streamURI+row.Stream], changed[streamURI+row.Stream+"@"+row.Provider] = true, true
+			changed[streamURI+row.Stream], changed[streamURI+row.Stream+"@"+row.Provider] = true,
+				true
 		}
 		e.mu.Unlock()
 		for uri := range changed {
@@ -99,10 +103,14 @@ func (e *endpoint) watchStreams(ctx context.Context, s *gateway.Session, after u
 	}
 }
 
-// complete completes the name of a stream in the template of streams. There is nothing else to complete.
-func (e *endpoint) complete(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+// complete completes the name of a stream in the template of streams. There is nothing else to
+// complete.
+func (e *endpoint) complete(
+	_ context.Context, r *mcp.CompleteRequest,
+) (*mcp.CompleteResult, error) {
 	result := &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}
-	if ref := r.Params.Ref; ref == nil || ref.URI != streamTemplate || r.Params.Argument.Name != "stream" {
+	if ref := r.Params.Ref; ref == nil || ref.URI != streamTemplate ||
+		r.Params.Argument.Name != "stream" {
 		return result, nil
 	}
 	e.mu.Lock()
@@ -123,7 +131,9 @@ func (e *endpoint) complete(_ context.Context, r *mcp.CompleteRequest) (*mcp.Com
 }
 
 // readStream reads a stream as a resource. One without events is empty: it may get some.
-func (e *endpoint) readStream(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (e *endpoint) readStream(
+	_ context.Context, r *mcp.ReadResourceRequest,
+) (*mcp.ReadResourceResult, error) {
 	name, ok := strings.CutPrefix(r.Params.URI, streamURI)
 	s := e.session()
 	stream, err := streamName(name)
@@ -158,9 +168,10 @@ func streamName(name string) ([]string, error) {
 // newest returns the last events of a stream, oldest first, and the cursor after them.
 func newest(s *gateway.Session, stream []string, last int) eventList {
 	cursor := s.HistoryCursor() // first: an event that comes meanwhile is not lost
-	rows := slices.DeleteFunc(s.History(stream, last, time.Time{}), func(r gateway.HistoryRow) bool {
-		return r.Seq > cursor
-	})
+	rows := slices.DeleteFunc(s.History(stream, last, time.Time{}),
+		func(r gateway.HistoryRow) bool {
+			return r.Seq > cursor
+		})
 	rows = rows[:min(len(rows), last)]
 	list := eventList{Events: []adminapi.StreamRow{}, Cursor: cursorText(s, cursor)}
 	for size, i := 0, 0; i < len(rows); i++ {
@@ -177,8 +188,8 @@ func newest(s *gateway.Session, stream []string, last int) eventList {
 func textSize(r gateway.HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }
 
 // eventsAfter returns the events of a stream after a number, oldest first, at most limit and
-// maxTextBytes, and the number of the last one that it looked at. lost counts the events of all streams
-// that left the session's memory before.
+// maxTextBytes, and the number of the last one that it looked at. lost counts the events of all
+// streams that left the session's memory before.
 func eventsAfter(s *gateway.Session, after uint64, stream []string, limit int,
 ) (events []adminapi.StreamRow, cursor, lost uint64) {
 	rows := s.HistoryAfter(after, nil)
@@ -205,9 +216,11 @@ func isOf(stream []string, row gateway.HistoryRow) bool {
 	return len(stream) == 0 || stream[0] == row.Stream || stream[0] == row.Stream+"@"+row.Provider
 }
 
-// cursorText is the number of an event in a session for a client: it tells numbers of other sessions
-// apart.
-func cursorText(s *gateway.Session, n uint64) string { return strconv.FormatUint(n, 10) + "@" + s.ID() }
+// cursorText is the number of an event in a session for a client: it tells numbers of other
+// sessions apart.
+func cursorText(s *gateway.Session, n uint64) string {
+	return strconv.FormatUint(n, 10) + "@" + s.ID()
+}
 
 // readCursor reads a cursor. One of another session, or of an earlier one with the same id, is the
 // beginning: nothing of this session was seen.

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// progressEvery is how often a call tells a client that asked for progress that it goes on. Some clients
-	// give a call up after 60 s of silence.
+	// progressEvery is how often a call tells a client that asked for progress that it goes on.
+	// Some clients give a call up after 60 s of silence.
 	progressEvery = 20 * time.Second
-	defaultWait   = 45 * time.Second // shorter than the patience of clients that ask for no progress
+	defaultWait   = 45 * time.Second // clients that ask for no progress wait longer
 	maxWait       = time.Hour
 	maxEvents     = 100 // in one answer
 )
@@ -47,14 +47,16 @@ type waitInput struct {
 	Timeout float64 `json:"timeoutSeconds,omitempty" jsonschema:"how long to wait for an event, at most 3600 (default 45)"`
 }
 
-// ownTools are the endpoint's own tools: those for streams, and those to search tools where the session
-// has too many.
+// ownTools are the endpoint's own tools: those for streams, and those to search tools where the
+// session has too many.
 func (e *endpoint) ownTools(many bool) []ownTool {
 	own := []ownTool{
 		{"push", func(name string) {
 			mcp.AddTool(e.server, &mcp.Tool{Name: name, Title: "Push an event",
-				Description: "Store an event in a stream of the session, for its other agents and people.",
-				Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
+				Description: "Store an event in a stream of the session, for its other agents " +
+					"and people.",
+				Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false),
+					OpenWorldHint: new(false)},
 			}, e.push)
 		}},
 		{"query", func(name string) {
@@ -67,7 +69,8 @@ func (e *endpoint) ownTools(many bool) []ownTool {
 		{"wait_for_event", func(name string) {
 			mcp.AddTool(e.server, &mcp.Tool{Name: name, Title: "Wait for an event",
 				Description: "Wait until a stream of the session gets an event, and return it. " +
-					"When none comes in time, events is empty: call again with after, the cursor, to go on waiting.",
+					"When none comes in time, events is empty: call again with after, the " +
+					"cursor, to go on waiting.",
 				Annotations: readOnly(),
 			}, e.waitForEvent)
 		}},
@@ -98,13 +101,16 @@ func refuse(code protocol.Code, text string) (*mcp.CallToolResult, any, error) {
 }
 
 // push is the tool push. Its injects are not the user's words: they count as a provider's.
-func (e *endpoint) push(ctx context.Context, _ *mcp.CallToolRequest, in pushInput) (*mcp.CallToolResult, any, error) {
+func (e *endpoint) push(
+	ctx context.Context, _ *mcp.CallToolRequest, in pushInput,
+) (*mcp.CallToolResult, any, error) {
 	s := e.session()
 	if s == nil {
 		return refuse(protocol.CodeInvalidSession, errNoSession)
 	}
 	level := protocol.Level(cmp.Or(in.Level, string(protocol.LevelKeep)))
-	receipt, err := s.PushForAgent(ctx, source, &protocol.Push{Stream: in.Stream, Event: in.Event, Level: level})
+	receipt, err := s.PushForAgent(ctx, source, &protocol.Push{Stream: in.Stream, Event: in.Event,
+		Level: level})
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return refuse(e.Code, e.Message)
 	}
@@ -119,7 +125,9 @@ func (e *endpoint) push(ctx context.Context, _ *mcp.CallToolRequest, in pushInpu
 }
 
 // query is the tool query.
-func (e *endpoint) query(_ context.Context, _ *mcp.CallToolRequest, in queryInput) (*mcp.CallToolResult, any, error) {
+func (e *endpoint) query(
+	_ context.Context, _ *mcp.CallToolRequest, in queryInput,
+) (*mcp.CallToolResult, any, error) {
 	s := e.session()
 	stream, err := streamName(in.Stream)
 	switch {
@@ -128,7 +136,8 @@ func (e *endpoint) query(_ context.Context, _ *mcp.CallToolRequest, in queryInpu
 	case err != nil:
 		return refuse(protocol.CodeInvalidArguments, err.Error())
 	case in.Last < 0 || in.Last > maxEvents:
-		return refuse(protocol.CodeInvalidArguments, fmt.Sprintf("last: must be from 1 to %d", maxEvents))
+		return refuse(protocol.CodeInvalidArguments, fmt.Sprintf("last: must be from 1 to %d",
+			maxEvents))
 	}
 	return answer(newest(s, stream, cmp.Or(in.Last, protocol.DefaultQueryLast)))
 }
@@ -149,22 +158,26 @@ func (e *endpoint) waitForEvent(ctx context.Context, r *mcp.CallToolRequest, in 
 	if in.Timeout != 0 {
 		wait = time.Duration(in.Timeout * float64(time.Second))
 		if in.Timeout < 0 || in.Timeout > maxWait.Seconds() {
-			err = fmt.Errorf("timeoutSeconds: must be more than 0, and at most %g", maxWait.Seconds())
+			err = fmt.Errorf("timeoutSeconds: must be more than 0, and at most %g",
+				maxWait.Seconds())
 		}
 	}
 	if err != nil {
 		return refuse(protocol.CodeInvalidArguments, err.Error())
 	}
-	list, err := poll(ctx, s, after, stream, wait, func(n int) { progress(ctx, r, n, "waiting for an event") })
+	list, err := poll(ctx, s, after, stream, wait, func(n int) {
+		progress(ctx, r, n, "waiting for an event")
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return answer(list)
 }
 
-// poll waits for events of a stream after a number. At the limit, and at the session's end, the list is
-// empty and says why. The error is that of ctx.
-func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string, limit time.Duration,
+// poll waits for events of a stream after a number. At the limit, and at the session's end, the
+// list is empty and says why. The error is that of ctx.
+func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string,
+	limit time.Duration,
 	report func(n int)) (eventList, error) {
 	end, due := time.Now().Add(limit), time.Now().Add(progressEvery)
 	list := eventList{Events: []adminapi.StreamRow{}}
@@ -189,7 +202,8 @@ func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string
 			list.Note = "the session has ended: no event will come"
 			return list, nil
 		case !time.Now().Before(end):
-			list.Note = fmt.Sprintf("no event came within %s; call again with after to go on waiting", limit)
+			list.Note = fmt.Sprintf(
+				"no event came within %s; call again with after to go on waiting", limit)
 			return list, nil
 		default:
 			report(n)

@@ -70,7 +70,8 @@ func (e *endpoint) countVisit(_ context.Context, r *mcp.InitializedRequest) {
 	})
 }
 
-// transport says that all requests come over the network: streamable HTTP, or the WebSocket of tapgw mcp.
+// transport says that all requests come over the network: streamable HTTP, or the WebSocket of
+// tapgw mcp.
 var transport = spans.MCP{IsRemote: true}
 
 // knownTool is a tool's name if the endpoint offers it, else "": clients may write any name.

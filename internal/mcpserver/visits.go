@@ -15,7 +15,8 @@ import (
 
 const sessionHeader = "Mcp-Session-Id"
 
-// visits are the clients of handshake revisions over HTTP, by their Mcp-Session-Id: many never say that they go.
+// visits are the clients of handshake revisions over HTTP, by their Mcp-Session-Id: many never say
+// that they go.
 type visits struct {
 	mu   sync.Mutex // guards byID
 	byID map[string]*visit
@@ -91,8 +92,8 @@ func (v *visits) cancel(client, id string) bool {
 	return true
 }
 
-// idlest forgets those who are gone, and returns the client that has asked for nothing for the longest time, or
-// nil if each has a request that runs.
+// idlest forgets those who are gone, and returns the client that has asked for nothing for the
+// longest time, or nil if each has a request that runs.
 func (v *visits) idlest(clients []*mcp.ServerSession) (idlest *mcp.ServerSession) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -111,8 +112,8 @@ func (v *visits) idlest(clients []*mcp.ServerSession) (idlest *mcp.ServerSession
 	return idlest
 }
 
-// makeRoom reports whether the endpoint takes another client. If it has too many, it ends the connection of one that
-// is idle, which may shake hands again.
+// makeRoom reports whether the endpoint takes another client. If it has too many, it ends the
+// connection of one that is idle, which may shake hands again.
 func (e *endpoint) makeRoom() bool {
 	clients := slices.Collect(e.server.Sessions())
 	idlest := e.visits.idlest(clients)
@@ -140,7 +141,8 @@ func (e *endpoint) serveHandshake(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost && !e.makeRoom() {
 		writeError(w, http.StatusTooManyRequests, &protocol.Error{Code: protocol.CodeRateLimited,
-			Message: fmt.Sprintf("%d MCP clients are connected to this session already", maxClients)})
+			Message: fmt.Sprintf("%d MCP clients are connected to this session already",
+				maxClients)})
 		return
 	}
 	e.legacy.ServeHTTP(w, r)

@@ -16,7 +16,10 @@ import (
 // localSession starts a session in a bubble.
 func localSession(t *testing.T) *gateway.Session {
 	t.Helper()
-	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
+	g := gateway.New(
+		gateway.Options{Starters: map[string]gateway.Starter{
+			gateway.HostLocal: gateway.LocalStarter{},
+		}})
 	s, err := g.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +30,8 @@ func localSession(t *testing.T) *gateway.Session {
 
 func push(t *testing.T, s *gateway.Session, stream, text string) {
 	t.Helper()
-	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: stream, Event: text, Level: "keep"}); err != nil {
+	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: stream, Event: text,
+		Level: "keep"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -96,7 +100,8 @@ func TestLongWait(t *testing.T) {
 			reports++
 		}
 		list, err := poll(t.Context(), s, 0, nil, 90*time.Second, report)
-		if err != nil || len(list.Events) != 0 || reports != 4 || time.Since(begun) != 90*time.Second {
+		if err != nil || len(list.Events) != 0 || reports != 4 ||
+			time.Since(begun) != 90*time.Second {
 			t.Errorf(
 				"got %v, %v, %d reports in %s; want nothing, 4 reports in 90s",
 				list,
@@ -127,9 +132,12 @@ func TestWaitBesideAnotherStream(t *testing.T) {
 			}
 		}()
 		reports := 0
-		list, err := poll(t.Context(), s, 0, []string{"builds@ci"}, 190*time.Second, func(int) { reports++ })
+		list, err := poll(t.Context(), s, 0, []string{"builds@ci"}, 190*time.Second, func(int) {
+			reports++
+		})
 		if err != nil || len(list.Events) != 0 || reports != 9 {
-			t.Errorf("got %v, %v, %d reports in 190s; want nothing and 9 reports", list, err, reports)
+			t.Errorf("got %v, %v, %d reports in 190s; want nothing and 9 reports", list, err,
+				reports)
 		}
 		<-time.After(time.Minute)
 	})
@@ -151,8 +159,8 @@ func TestSilentCallIsReported(t *testing.T) {
 		o := await(outcome, messages, func(n int, message string) {
 			got = append(got, fmt.Sprintf("%d at %s: %s", n, time.Since(begun), message))
 		})
-		want := []string{"1 at 20s: still running", "2 at 40s: still running", "3 at 50s: half", "4 at 1m10s: half",
-			"5 at 1m15s: last"}
+		want := []string{"1 at 20s: still running", "2 at 40s: still running", "3 at 50s: half",
+			"4 at 1m10s: half", "5 at 1m15s: last"}
 		if o.Text() != "done" || !slices.Equal(got, want) {
 			t.Errorf("got %q, reports %q; want done, reports %q", o.Text(), got, want)
 		}
@@ -172,7 +180,8 @@ func TestUnusedEndpointGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if second, err := h.acquire(target{}); err != nil || second != first {
-			t.Errorf("a second request: got %p, %v, want the endpoint of the first, %p", second, err, first)
+			t.Errorf("a second request: got %p, %v, want the endpoint of the first, %p", second,
+				err, first)
 		}
 		h.release(first)
 		<-time.After(2 * idleTime)
@@ -222,7 +231,8 @@ func TestEventsThatAreGoneAreCounted(t *testing.T) {
 		}
 		events, cursor, lost := eventsAfter(s, 0, nil, 5)
 		if len(events) != 5 || lost != 100 || cursor != 105 {
-			t.Errorf("got %d events to %d, %d lost; want 5 to 105, 100 lost", len(events), cursor, lost)
+			t.Errorf("got %d events to %d, %d lost; want 5 to 105, 100 lost", len(events), cursor,
+				lost)
 		}
 	})
 }
@@ -232,17 +242,23 @@ func TestResultContent(t *testing.T) {
 		outcome gateway.Outcome
 		want    string
 	}{
-		"image in an object": {gateway.Outcome{Data: protocol.Raw(`{"image":"data:image/png;base64,AAEC","w":1}`)},
+		"image in an object": {gateway.Outcome{Data: protocol.Raw(
+			`{"image":"data:image/png;base64,AAEC","w":1}`)},
 			`{"content":[{"type":"text","text":"{\"w\":1}"},{"type":"image","mimeType":"image/png","data":"AAEC"}]}`},
-		"a bad image is an object": {gateway.Outcome{Data: protocol.Raw(`{"image":"data:image/png;base64,!"}`)},
+		"a bad image is an object": {gateway.Outcome{Data: protocol.Raw(
+			`{"image":"data:image/png;base64,!"}`)},
 			`{"content":[{"type":"text","text":"{\"image\":\"data:image/png;base64,!\"}"}],` +
 				`"structuredContent":{"image":"data:image/png;base64,!"}}`},
-		"list": {gateway.Outcome{Data: protocol.Raw(`[1, 2]`)}, `{"content":[{"type":"text","text":"[1,2]"}]}`},
-		"image file": {gateway.Outcome{File: &gateway.File{Name: "a.png", MimeType: "image/png", Content: []byte{0}}},
+		"list": {gateway.Outcome{Data: protocol.Raw(`[1, 2]`)},
+			`{"content":[{"type":"text","text":"[1,2]"}]}`},
+		"image file": {gateway.Outcome{File: &gateway.File{Name: "a.png", MimeType: "image/png",
+			Content: []byte{0}}},
 			`{"content":[{"type":"image","mimeType":"image/png","data":"AA=="}]}`},
-		"text file": {gateway.Outcome{File: &gateway.File{Name: "a", MimeType: "text/plain", Content: []byte("x")}},
+		"text file": {gateway.Outcome{File: &gateway.File{Name: "a", MimeType: "text/plain",
+			Content: []byte("x")}},
 			`{"content":[{"type":"text","text":"x"}]}`},
-		"other file": {gateway.Outcome{File: &gateway.File{Name: "a b", MimeType: "model/stl", Content: []byte{1}}},
+		"other file": {gateway.Outcome{File: &gateway.File{Name: "a b", MimeType: "model/stl",
+			Content: []byte{1}}},
 			`{"content":[{"type":"text","text":"The file a b (model/stl, 1 bytes)."},{"type":"resource",` +
 				`"resource":{"uri":"tapgw://file/a%20b","mimeType":"model/stl","blob":"AQ=="}}]}`},
 		"error": {gateway.Outcome{ErrorCode: "DENIED", Error: "no"},

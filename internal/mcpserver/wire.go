@@ -16,7 +16,8 @@ func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many MCP clients", http.StatusServiceUnavailable)
 		return
 	}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(w, r,
+		&websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return // Accept has answered
 	}
@@ -68,7 +69,8 @@ func (e *endpoint) endWithWire(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(wire.(context.Context), cancel)() //nolint:forcetypeassert // wires holds nothing else
+		// Wires holds nothing else.
+		defer context.AfterFunc(wire.(context.Context), cancel)() //nolint:forcetypeassert
 		return next(ctx, method, r)
 	}
 }

@@ -22,7 +22,9 @@ func (w *world) wired(version, path string) (c *client, cut func()) {
 	conn := websocket.NetConn(context.Background(), ws, websocket.MessageText)
 	c = &client{w: w, tools: make(chan struct{}, 64)}
 	mine := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.tools <- struct{}{} },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			c.tools <- struct{}{}
+		},
 	})
 	c.ClientSession, err = mine.Connect(w.Context(), &mcp.IOTransport{Reader: conn, Writer: conn},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})

@@ -22,25 +22,30 @@ func TestParsePlan(t *testing.T) {
 		want   []Task
 		fault  string
 	}{
-		"one": {`[{"role":"coder","task":" do it "}]`, []Task{{Name: "coder", Role: "coder", Text: "do it"}}, ""},
+		"one": {`[{"role":"coder","task":" do it "}]`,
+			[]Task{{Name: "coder", Role: "coder", Text: "do it"}}, ""},
 		"text around it, and names": {"Here [as you asked] it is:\n```json\n" +
 			`[{"role":"coder","task":"a"},{"role":"coder","task":"b"},` +
 			`{"role":"reviewer","task":"c","dependsOn":[2,1,2]}]` + "\n```\nGood?",
 			[]Task{{"coder", "coder", "a", nil}, {"coder-2", "coder", "b", nil},
 				{"reviewer", "reviewer", "c", []int{1, 0}}}, ""},
-		"no array":     {"I can't.", nil, "it has no JSON array"},
-		"empty":        {"[]", nil, "it has no task"},
-		"no JSON":      {"[coder: do it]", nil, "invalid character"},
-		"unknown role": {`[{"role":"king","task":"a"}]`, nil, `task 1 has the role "king", there are coder, reviewer`},
-		"no text":      {`[{"role":"coder","task":" "}]`, nil, "task 1 says nothing"},
-		"on itself":    {`[{"role":"coder","task":"a","dependsOn":[1]}]`, nil, "task 1 depends on task 1"},
+		"no array": {"I can't.", nil, "it has no JSON array"},
+		"empty":    {"[]", nil, "it has no task"},
+		"no JSON":  {"[coder: do it]", nil, "invalid character"},
+		"unknown role": {`[{"role":"king","task":"a"}]`, nil,
+			`task 1 has the role "king", there are coder, reviewer`},
+		"no text": {`[{"role":"coder","task":" "}]`, nil, "task 1 says nothing"},
+		"on itself": {`[{"role":"coder","task":"a","dependsOn":[1]}]`, nil,
+			"task 1 depends on task 1"},
 		"on a later one": {`[{"role":"coder","task":"a","dependsOn":[2]},{"role":"coder","task":"b"}]`, nil,
 			"task 1 depends on task 2, which is not an earlier one"},
-		"on none": {`[{"role":"coder","task":"a","dependsOn":[0]}]`, nil, "task 1 depends on task 0"},
+		"on none": {`[{"role":"coder","task":"a","dependsOn":[0]}]`, nil,
+			"task 1 depends on task 0"},
 		"wrong type": {`[{"role":"coder","task":"a","dependsOn":["1"]}]`, nil,
 			"its array is no list of {role, task, dependsOn}"},
 		"too many": {
-			"[" + strings.Repeat(`{"role":"coder","task":"a"},`, MaxTasks) + `{"role":"coder","task":"a"}]`,
+			"[" + strings.Repeat(`{"role":"coder","task":"a"},`, MaxTasks) +
+				`{"role":"coder","task":"a"}]`,
 			nil,
 			"it has 21 tasks, at most 20",
 		},
@@ -50,7 +55,8 @@ func TestParsePlan(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
-		if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+		if (err == nil) != (tt.fault == "") || err != nil &&
+			!strings.Contains(err.Error(), tt.fault) {
 			t.Errorf("%s: got the error %v, want %q", name, err, tt.fault)
 		}
 	}
@@ -64,12 +70,14 @@ func FuzzParsePlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		tasks, err := ParsePlan(answer, roles)
 		if (err == nil) != (len(tasks) > 0) {
-			t.Errorf("got %d tasks and the error %v, want either tasks or an error", len(tasks), err)
+			t.Errorf("got %d tasks and the error %v, want either tasks or an error", len(tasks),
+				err)
 		}
 		for i, task := range tasks {
 			if task.Text == "" || !slices.Contains(roles, task.Role) ||
 				slices.ContainsFunc(task.After, func(n int) bool { return n < 0 || n >= i }) {
-				t.Errorf("task %d is %+v, want a text, one of the roles %q, and that it waits for earlier tasks only",
+				t.Errorf(
+					"task %d is %+v, want a text, one of the roles %q, and that it waits for earlier tasks only",
 					i, task, roles)
 			}
 		}
@@ -118,7 +126,8 @@ func TestRunInParallel(t *testing.T) {
 				t.Errorf("%d tasks ran at once, want %d", most, tt.limit)
 			}
 			if got := results[3].Text; got != "t3<t0<t2" {
-				t.Errorf("limit %d: the last task got %q, want the results of t0 and t2", tt.limit, got)
+				t.Errorf("limit %d: the last task got %q, want the results of t0 and t2", tt.limit,
+					got)
 			}
 		})
 	}
@@ -153,12 +162,13 @@ func TestRunCancelled(t *testing.T) {
 			<-time.After(time.Second)
 			cancel()
 		}()
-		results := Run(ctx, plan(nil, nil), 1, func(ctx context.Context, _ Task, _ []Result) (string, error) {
-			<-ctx.Done()
-			<-time.After(time.Second)
-			ended = true
-			return "", ctx.Err()
-		})
+		results := Run(ctx, plan(nil, nil), 1,
+			func(ctx context.Context, _ Task, _ []Result) (string, error) {
+				<-ctx.Done()
+				<-time.After(time.Second)
+				ended = true
+				return "", ctx.Err()
+			})
 		if !ended {
 			t.Error("Run returned while the task still ran, want that it waits for the task's end")
 		}

@@ -1,5 +1,5 @@
-// Package orchestrate divides a goal among several workers: it reads the plan that a model wrote, and runs its tasks at
-// the same time where they don't wait for each other.
+// Package orchestrate divides a goal among several workers: it reads the plan that a model wrote,
+// and runs its tasks at the same time where they don't wait for each other.
 package orchestrate
 
 import (
@@ -13,8 +13,9 @@ import (
 // MaxTasks is how many tasks a plan may have.
 const MaxTasks = 20
 
-// Task is a part of a goal for one worker. Name is the role, with a number from the role's second task on. After has
-// the indices of the tasks whose results it needs; they all stand before it in the plan.
+// Task is a part of a goal for one worker. Name is the role, with a number from the role's second
+// task on. After has the indices of the tasks whose results it needs; they all stand before it in
+// the plan.
 type Task struct {
 	Name  string
 	Role  string
@@ -43,7 +44,8 @@ func ParsePlan(answer string, roles []string) ([]Task, error) {
 			break
 		}
 		items = nil
-		if err = json.NewDecoder(strings.NewReader(rest[at:])).Decode(&items); err == nil && len(items) > 0 {
+		if err = json.NewDecoder(strings.NewReader(rest[at:])).Decode(&items); err == nil &&
+			len(items) > 0 {
 			break
 		}
 		rest = rest[at+1:]
@@ -51,7 +53,10 @@ func ParsePlan(answer string, roles []string) ([]Task, error) {
 	_, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case isWrongType:
-		return nil, errors.New("its array is no list of {role, task, dependsOn} with texts, and numbers in dependsOn")
+		return nil,
+			errors.New(
+				"its array is no list of {role, task, dependsOn} with texts, and " +
+					"numbers in dependsOn")
 	case err != nil:
 		return nil, err
 	case len(items) == 0:
@@ -68,13 +73,15 @@ func ParsePlan(answer string, roles []string) ([]Task, error) {
 		}
 		switch {
 		case !slices.Contains(roles, t.Role):
-			return nil, fmt.Errorf("task %d has the role %q, there are %s", i+1, t.Role, strings.Join(roles, ", "))
+			return nil, fmt.Errorf("task %d has the role %q, there are %s", i+1, t.Role,
+				strings.Join(roles, ", "))
 		case t.Text == "":
 			return nil, fmt.Errorf("task %d says nothing", i+1)
 		}
 		for _, n := range item.DependsOn {
 			if n < 1 || n > i {
-				return nil, fmt.Errorf("task %d depends on task %d, which is not an earlier one", i+1, n)
+				return nil, fmt.Errorf("task %d depends on task %d, which is not an earlier one",
+					i+1, n)
 			}
 			if !slices.Contains(t.After, n-1) {
 				t.After = append(t.After, n-1)

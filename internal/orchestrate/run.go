@@ -14,7 +14,8 @@ type Result struct {
 	Err  error
 }
 
-// BlockedError is the error of a task that needs the results of tasks that failed. By has their names.
+// BlockedError is the error of a task that needs the results of tasks that failed. By has their
+// names.
 type BlockedError struct{ By []string }
 
 // Error implements error.
@@ -22,13 +23,14 @@ func (e *BlockedError) Error() string {
 	return "it needs the result of " + strings.Join(e.By, " and ") + ", which failed"
 }
 
-// Run runs the tasks of a plan, at most limit at a time, and returns their results in the plan's order. do runs one
-// task with the results that it needs, and is called from several goroutines at the same time. A task starts when those
-// that it needs have ended well; of several, the earlier in the plan starts first. When ctx ends, no further task
-// starts. Run always waits for do.
+// Run runs the tasks of a plan, at most limit at a time, and returns their results in the plan's
+// order. do runs one task with the results that it needs, and is called from several goroutines at
+// the same time. A task starts when those that it needs have ended well; of several, the earlier in
+// the plan starts first. When ctx ends, no further task starts. Run always waits for do.
 func Run(ctx context.Context, tasks []Task, limit int,
 	do func(ctx context.Context, t Task, needs []Result) (string, error)) []Result {
-	r := run{results: make([]Result, len(tasks)), started: make([]bool, len(tasks)), ended: make([]bool, len(tasks))}
+	r := run{results: make([]Result, len(tasks)), started: make([]bool, len(tasks)),
+		ended: make([]bool, len(tasks))}
 	done := make(chan int)
 	for running := 0; ; running-- {
 		for i, t := range tasks {

@@ -44,34 +44,41 @@ type Settings struct {
 // a wrong value, and never the value of a header, which may be a secret.
 func FromEnv(getenv func(string) string) (Settings, error) {
 	signalVar := func(suffix string) string {
-		return cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_"+suffix), getenv("OTEL_EXPORTER_OTLP_"+suffix))
+		return cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_"+suffix),
+			getenv("OTEL_EXPORTER_OTLP_"+suffix))
 	}
 	exporter := getenv("OTEL_TRACES_EXPORTER")
-	base, traces := getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+	base, traces := getenv("OTEL_EXPORTER_OTLP_ENDPOINT"),
+		getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 	switch {
 	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"),
 		exporter == "none", exporter == "" && base == "" && traces == "":
 		return Settings{}, nil
 	case exporter != "" && exporter != "otlp":
-		return Settings{}, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not supported: otlp or none", exporter)
+		return Settings{}, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not supported: otlp or none",
+			exporter)
 	}
 	if p := signalVar("PROTOCOL"); p != "" && !strings.HasPrefix(p, "http/") {
 		return Settings{}, fmt.Errorf("the OTLP protocol %q is not supported: "+
-			"set OTEL_EXPORTER_OTLP_PROTOCOL=http/json and the collector's HTTP port, 4318 mostly", p)
+			"set OTEL_EXPORTER_OTLP_PROTOCOL=http/json and the collector's HTTP port, 4318 mostly",
+			p)
 	}
 	s := Settings{URL: traces, Timeout: defaultTimeout, Headers: map[string]string{},
-		Content: strings.EqualFold(getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")}
+		Content: strings.EqualFold(getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+			"true")}
 	if s.URL == "" {
 		s.URL = strings.TrimSuffix(cmp.Or(base, defaultEndpoint), "/") + tracesPath
 	}
-	if u, err := url.Parse(s.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if u, err := url.Parse(s.URL); err != nil || u.Host == "" || u.Scheme != "http" &&
+		u.Scheme != "https" {
 		return Settings{}, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL, " +
 			"such as " + defaultEndpoint)
 	}
 	if text := signalVar("TIMEOUT"); text != "" {
 		ms, err := strconv.Atoi(text)
 		if err != nil || ms <= 0 {
-			return Settings{}, fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT: %q is not a number of milliseconds", text)
+			return Settings{},
+				fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT: %q is not a number of milliseconds", text)
 		}
 		s.Timeout = time.Duration(ms) * time.Millisecond
 	}
@@ -82,7 +89,9 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 		name, value, ok := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if !ok || err != nil { // the value may be a secret
-			return Settings{}, errors.New("OTEL_EXPORTER_OTLP_HEADERS must be name=value pairs with commas between")
+			return Settings{},
+				errors.New(
+					"OTEL_EXPORTER_OTLP_HEADERS must be name=value pairs with commas between")
 		}
 		s.Headers[strings.TrimSpace(name)] = value
 	}
@@ -101,7 +110,8 @@ func (s Settings) Environ() []string {
 			env = append(env, pair)
 		}
 	}
-	if base, ok := strings.CutSuffix(s.URL, tracesPath); ok && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
+	if base, ok := strings.CutSuffix(s.URL, tracesPath); ok &&
+		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
 		env = append(env, "OTEL_EXPORTER_OTLP_ENDPOINT="+base)
 	}
 	return env
@@ -122,8 +132,10 @@ func Start(s Settings, version string) (tracer trace.Tracer, stop func(context.C
 	if name, ok := res.Set().Value("service.name"); !ok || name.AsString() == "" {
 		res = withDefaultName(res)
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(newExporter(s)), sdktrace.WithResource(res))
-	return provider.Tracer(serviceName, trace.WithInstrumentationVersion(version)), provider.Shutdown
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(newExporter(s)),
+		sdktrace.WithResource(res))
+	return provider.Tracer(serviceName, trace.WithInstrumentationVersion(version)),
+		provider.Shutdown
 }
 
 // Check sends an empty request to a collector and returns an error unless it answers with 2xx.
@@ -141,10 +153,13 @@ type exporter struct {
 
 func newExporter(s Settings) *exporter {
 	return &exporter{settings: s, client: &http.Client{
-		Timeout:   s.Timeout,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute},
+		Timeout: s.Timeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1,
+			IdleConnTimeout: time.Minute},
 		// A redirect is not followed: the headers may be secret.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 
@@ -161,7 +176,8 @@ func (e *exporter) send(ctx context.Context, body request) error {
 	if err != nil {
 		return fmt.Errorf("encoding spans: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.settings.URL, bytes.NewReader(data))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.settings.URL,
+		bytes.NewReader(data))
 	if err != nil {
 		return fmt.Errorf("sending spans: %w", err)
 	}

@@ -37,7 +37,8 @@ func TestFromEnv(t *testing.T) {
 			url: "http://localhost:4318/v1/traces"},
 		{name: "not wanted", env: map[string]string{"OTEL_TRACES_EXPORTER": "none",
 			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h"}},
-		{name: "off", env: map[string]string{"OTEL_SDK_DISABLED": "True", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h"}},
+		{name: "off", env: map[string]string{"OTEL_SDK_DISABLED": "True",
+			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h"}},
 		{name: "another exporter", env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"},
 			fault: "OTEL_TRACES_EXPORTER"},
 		{name: "grpc", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4317",
@@ -54,7 +55,8 @@ func TestFromEnv(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := FromEnv(func(name string) string { return tt.env[name] })
 			if s.URL != tt.url || (err == nil) != (tt.fault == "") ||
-				err != nil && (!strings.Contains(err.Error(), tt.fault) || strings.Contains(err.Error(), "secret")) {
+				err != nil && (!strings.Contains(err.Error(), tt.fault) ||
+					strings.Contains(err.Error(), "secret")) {
 				t.Errorf("gives %+v, %v", s, err)
 			}
 		})
@@ -67,13 +69,15 @@ func TestHeaders(t *testing.T) {
 			"OTEL_EXPORTER_OTLP_HEADERS": "a=1, b = x%20y ,"}[name]
 	})
 	if err != nil || !maps.Equal(s.Headers, map[string]string{"a": "1", "b": "x y"}) {
-		t.Errorf("headers %v, %v, want no error and %v", s.Headers, err, map[string]string{"a": "1", "b": "x y"})
+		t.Errorf("headers %v, %v, want no error and %v", s.Headers, err,
+			map[string]string{"a": "1", "b": "x y"})
 	}
 }
 
 // Content is for those who ask for it, in one word.
 func TestContent(t *testing.T) {
-	for value, want := range map[string]bool{"": false, "false": false, "1": false, "true": true, "True": true} {
+	for value, want := range map[string]bool{"": false, "false": false, "1": false, "true": true,
+		"True": true} {
 		s, err := FromEnv(func(name string) string {
 			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
 				"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": value}[name]
@@ -117,18 +121,21 @@ func TestExport(t *testing.T) {
 	}))
 	defer srv.Close()
 	tracer, stop := Start(
-		Settings{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer x"}, Timeout: defaultTimeout},
+		Settings{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer x"},
+			Timeout: defaultTimeout},
 		"1.2",
 	)
 	_, elsewhere := tracer.Start(t.Context(), "elsewhere") // never sent
-	ctx, parent := tracer.Start(t.Context(), "above", trace.WithLinks(trace.Link{SpanContext: elsewhere.SpanContext()}))
-	_, span := tracer.Start(ctx, "below", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("s", "<&>"),
-		attribute.Bool("b", true),
-		attribute.Int64("i", 1<<60),
-		attribute.Float64("f", 0.5),
-		attribute.StringSlice("l", []string{"x", "y"}),
-	))
+	ctx, parent := tracer.Start(t.Context(), "above",
+		trace.WithLinks(trace.Link{SpanContext: elsewhere.SpanContext()}))
+	_, span := tracer.Start(ctx, "below", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(
+			attribute.String("s", "<&>"),
+			attribute.Bool("b", true),
+			attribute.Int64("i", 1<<60),
+			attribute.Float64("f", 0.5),
+			attribute.StringSlice("l", []string{"x", "y"}),
+		))
 	span.SetStatus(codes.Error, "broke")
 	span.End()
 	parent.End()
@@ -154,8 +161,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf(`sent %+v, want Name %v, Version "1.2" and 2 of them`, ss, serviceName)
 	}
 	below, above := ss.Spans[0], ss.Spans[1]
-	if below.ParentSpanID != above.SpanID || below.TraceID != above.TraceID || above.ParentSpanID != "" ||
-		len(below.TraceID) != 32 || len(below.SpanID) != 16 {
+	if below.ParentSpanID != above.SpanID || below.TraceID != above.TraceID ||
+		above.ParentSpanID != "" || len(below.TraceID) != 32 || len(below.SpanID) != 16 {
 		t.Errorf("the spans are linked as %+v, %+v, want the first below the second", below, above)
 	}
 	at := elsewhere.SpanContext()
@@ -165,11 +172,13 @@ func TestExport(t *testing.T) {
 	}) {
 		t.Errorf("the links are %v and %v, want none and %v", below.Links, above.Links, want)
 	}
-	if below.Kind != 3 || above.Kind != 1 || below.Status.Code != 2 || below.Status.Message != "broke" ||
-		above.Status.Code != 0 || below.Start == "" || below.End < below.Start {
+	if below.Kind != 3 || above.Kind != 1 || below.Status.Code != 2 ||
+		below.Status.Message != "broke" || above.Status.Code != 0 || below.Start == "" ||
+		below.End < below.Start {
 		t.Errorf("sent %+v, %+v, want kinds 3 and 1, of which the first failed", below, above)
 	}
-	wantAttrs := `[{"key":"s","value":{"stringValue":"<&>"}},{"key":"b","value":{"boolValue":true}},{"key":"i","value":{"intValue":"1152921504606846976"}},{"key":"f","value":{"doubleValue":0.5}},{"key":"l","value":{"arrayValue":{"values":[{"stringValue":"x"},{"stringValue":"y"}]}}}]`
+	wantAttrs :=
+		`[{"key":"s","value":{"stringValue":"<&>"}},{"key":"b","value":{"boolValue":true}},{"key":"i","value":{"intValue":"1152921504606846976"}},{"key":"f","value":{"doubleValue":0.5}},{"key":"l","value":{"arrayValue":{"values":[{"stringValue":"x"},{"stringValue":"y"}]}}}]`
 	attrs, err := json.Marshal(below.Attributes)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +194,9 @@ func TestExportFails(t *testing.T) {
 	failed := make(chan error, 10)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { failed <- err }))
 	mux := http.NewServeMux()
-	mux.HandleFunc("/no", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	mux.HandleFunc("/no", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})
 	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/taken", http.StatusTemporaryRedirect)
 	})

@@ -83,21 +83,24 @@ func newRequest(spans []sdktrace.ReadOnlySpan) request {
 	var rs resourceSpans
 	rs.Resource.Attributes = attributes(spans[0].Resource().Attributes())
 	var ss scopeSpans
-	ss.Scope.Name, ss.Scope.Version = spans[0].InstrumentationScope().Name, spans[0].InstrumentationScope().Version
+	ss.Scope.Name, ss.Scope.Version = spans[0].InstrumentationScope().Name,
+		spans[0].InstrumentationScope().Version
 	for _, s := range spans {
 		c := s.SpanContext()
 		d := spanData{
 			TraceID: c.TraceID().String(), SpanID: c.SpanID().String(),
 			TraceState: c.TraceState().String(), Flags: uint32(c.TraceFlags()),
 			Name: s.Name(), Kind: int(s.SpanKind()),
-			Start: nanoseconds(s.StartTime()), End: nanoseconds(s.EndTime()), Attributes: attributes(s.Attributes()),
+			Start: nanoseconds(s.StartTime()), End: nanoseconds(s.EndTime()),
+			Attributes: attributes(s.Attributes()),
 		}
 		if p := s.Parent(); p.SpanID().IsValid() {
 			d.ParentSpanID = p.SpanID().String()
 		}
 		for _, l := range s.Links() {
 			of := l.SpanContext
-			d.Links = append(d.Links, link{of.TraceID().String(), of.SpanID().String(), uint32(of.TraceFlags())})
+			d.Links = append(d.Links, link{of.TraceID().String(), of.SpanID().String(),
+				uint32(of.TraceFlags())})
 		}
 		d.Status.Code, d.Status.Message = statusCodes[s.Status().Code], s.Status().Description
 		ss.Spans = append(ss.Spans, d)
@@ -139,7 +142,8 @@ func newValue(v attribute.Value) value {
 
 // withDefaultName names a resource after the program unless it has a name.
 func withDefaultName(r *resource.Resource) *resource.Resource {
-	merged, err := resource.Merge(r, resource.NewSchemaless(attribute.String("service.name", serviceName)))
+	merged, err := resource.Merge(r,
+		resource.NewSchemaless(attribute.String("service.name", serviceName)))
 	if err != nil {
 		return r
 	}

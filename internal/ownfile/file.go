@@ -86,12 +86,15 @@ func (f File) explain(doing string, err error) error {
 	for dir := filepath.Dir(f.Path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if info, statErr := os.Lstat(dir); statErr != nil {
 			continue
-		} else if info.Mode()&fs.ModeSymlink != 0 && len(dir) > len(f.Root) && !errors.Is(err, syscall.ENOTDIR) {
-			return fmt.Errorf("%s %s: %s is a symbolic link that leads out of %s, and is not followed: "+
-				"replace it by a directory", doing, f.Path, dir, f.Root)
+		} else if info.Mode()&fs.ModeSymlink != 0 && len(dir) > len(f.Root) &&
+			!errors.Is(err, syscall.ENOTDIR) {
+			return fmt.Errorf(
+				"%s %s: %s is a symbolic link that leads out of %s, and is not followed: "+
+					"replace it by a directory", doing, f.Path, dir, f.Root)
 		}
 		if info, statErr := os.Stat(dir); statErr != nil || !info.IsDir() {
-			return fmt.Errorf("%s %s: %s is no directory: move it away, and run the command again", doing, f.Path, dir)
+			return fmt.Errorf("%s %s: %s is no directory: move it away, and run the command again",
+				doing, f.Path, dir)
 		}
 	}
 	return fmt.Errorf("%s %s: %w", doing, f.Path, err)
@@ -186,7 +189,8 @@ func (s Found) Remove() error {
 			if made--; made < 0 {
 				return nil
 			}
-			if info, err := root.Lstat(dir); err != nil || !info.IsDir() || root.Remove(dir) != nil {
+			if info, err := root.Lstat(dir); err != nil || !info.IsDir() ||
+				root.Remove(dir) != nil {
 				return nil // the directory is a link, or is not empty
 			}
 		}

@@ -29,14 +29,17 @@ var (
 		mark: lazyregexp.New(`(?m)^metadata:\n  tapgw-sha256: ([0-9a-f]{64})\n`),
 		put: func(text, digest string, _ int) string {
 			front, body, _ := strings.Cut(strings.TrimPrefix(text, frontLine), "\n"+frontLine)
-			return frontLine + front + "\nmetadata:\n  tapgw-sha256: " + digest + "\n" + frontLine + body
+			return frontLine + front + "\nmetadata:\n  tapgw-sha256: " + digest + "\n" + frontLine +
+				body
 		},
 	}
 	// JSON is an object whose brace is on the first line. The mark becomes its first member.
 	JSON = Form{
-		mark: lazyregexp.New(`(?m)^  "tapgw": \{"sha256": "([0-9a-f]{64})", "directories": ([0-9])\},\n`),
+		mark: lazyregexp.New(
+			`(?m)^  "tapgw": \{"sha256": "([0-9a-f]{64})", "directories": ([0-9])\},\n`),
 		put: func(text, digest string, made int) string {
-			return "{\n" + fmt.Sprintf("  \"tapgw\": {\"sha256\": %q, \"directories\": %d},\n", digest, made) +
+			return "{\n" + fmt.Sprintf("  \"tapgw\": {\"sha256\": %q, \"directories\": %d},\n",
+				digest, made) +
 				strings.TrimPrefix(text, "{\n")
 		},
 		counts: true,

@@ -27,12 +27,14 @@ func TestMark(t *testing.T) {
 		text := s.form.put(s.text, digest(s.text), 2)
 		plain, made, ok := s.form.read(text)
 		if plain != s.text || !ok || s.form.counts && made != 2 {
-			t.Errorf("%s: read %q, %d directories, ours %v; want %q, 2, true", name, plain, made, ok, s.text)
+			t.Errorf("%s: read %q, %d directories, ours %v; want %q, 2, true", name, plain, made,
+				ok, s.text)
 		}
 		for i := range text {
 			_, made, ours := s.form.read(text[:i] + string(text[i]^1) + text[i+1:])
 			if ours && made == 2 { // another count is no change of what the file does
-				t.Fatalf("%s: with byte %d changed it counts as ours, want that it does not", name, i)
+				t.Fatalf("%s: with byte %d changed it counts as ours, want that it does not", name,
+					i)
 			}
 		}
 		for _, changed := range []string{text + "\n", s.text, text + text, "", "\ufeff" + text} {
@@ -47,7 +49,8 @@ func TestMark(t *testing.T) {
 func file(t *testing.T) File {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "root")
-	return File{Path: filepath.Join(root, "a", "b", "x.json"), Root: root, Text: samples["json"].text, Form: JSON}
+	return File{Path: filepath.Join(root, "a", "b", "x.json"), Root: root,
+		Text: samples["json"].text, Form: JSON}
 }
 
 func look(t *testing.T, f File, want string) Found {
@@ -66,8 +69,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestDirectories wants the directories that were there to stay, and those that were made for the file to go, also
-// after an update by a version that finds them all.
+// TestDirectories wants the directories that were there to stay, and those that were made for the
+// file to go, also after an update by a version that finds them all.
 func TestDirectories(t *testing.T) {
 	for _, there := range []string{"", "root", "root/a", "root/a/b"} {
 		f := file(t)
@@ -99,7 +102,8 @@ func TestRace(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				if err := do(found); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed between look and deed
+				// removed between look and deed
+				if err := do(found); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.Error(err)
 				}
 			})
@@ -140,14 +144,16 @@ func TestFullDisk(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(f.Path))
 	must(t, err)
 	if string(now) != string(was) || len(entries) != 1 {
-		t.Errorf("there are %d files, and ours says %q; want 1 that says %q", len(entries), now, was)
+		t.Errorf("there are %d files, and ours says %q; want 1 that says %q", len(entries), now,
+			was)
 	}
 }
 
 // TestReadOnly wants an error that names the file where the directory may not be written.
 func TestReadOnly(t *testing.T) {
 	f := file(t)
-	must(t, os.WriteFile(f.Root, nil, 0o600)) // a file where the directory should be: this holds for root, too
+	// a file where the directory should be: this holds for root, too
+	must(t, os.WriteFile(f.Root, nil, 0o600))
 	if _, err := f.Look(); err == nil || !strings.Contains(err.Error(), f.Path) {
 		t.Errorf("got %v, want an error that names %s", err, f.Path)
 	}
@@ -167,7 +173,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestRemoveEmpty wants directories to go as far as they are empty, and neither links nor what is not below.
+// TestRemoveEmpty wants directories to go as far as they are empty, and neither links nor what is
+// not below.
 func TestRemoveEmpty(t *testing.T) {
 	home := t.TempDir()
 	at := func(path string) string { return filepath.Join(home, path) }

@@ -14,7 +14,8 @@ func Apply(name, text string, hunks []Hunk) (string, error) {
 	a := &application{name: name, lines: splitLines(text)}
 	for i := range hunks {
 		if err := a.apply(&hunks[i]); err != nil {
-			return "", fmt.Errorf("the change at line %d of the patch does not fit %s: %w", hunks[i].Line, name, err)
+			return "", fmt.Errorf("the change at line %d of the patch does not fit %s: %w",
+				hunks[i].Line, name, err)
 		}
 	}
 	return a.result(), nil
@@ -233,7 +234,8 @@ func (a *application) noPlaceError(old []string, from int) error {
 	best, fit := -1, 0
 	for i := from; i < len(a.lines); i++ {
 		n := 0
-		for n < len(old) && i+n < len(a.lines) && n <= 100 && trimRight(a.lines[i+n]) == trimRight(old[n]) {
+		for n < len(old) && i+n < len(a.lines) && n <= 100 &&
+			trimRight(a.lines[i+n]) == trimRight(old[n]) {
 			n++
 		}
 		if n > fit {

@@ -83,7 +83,8 @@ func (p *parser) content(f *File) error {
 			continue
 		}
 		if line[0] != '+' {
-			return p.fault("every line of the new file %s begins with +, this one is %.80q", f.Path, p.peek(0))
+			return p.fault("every line of the new file %s begins with +, this one is %.80q", f.Path,
+				p.peek(0))
 		}
 		for ; blank > 0; blank-- {
 			h.Lines = append(h.Lines, Line{'+', "\n"})
@@ -143,7 +144,8 @@ func (p *parser) hunk() (Hunk, error) {
 		case strings.IndexByte(" +-", line[0]) >= 0:
 			h.Lines = append(h.Lines, Line{line[0], line[1:]})
 		default:
-			return h, p.fault(`a line of a change begins with " ", + or -, this one is %.80q`, p.peek(0))
+			return h, p.fault(`a line of a change begins with " ", + or -, this one is %.80q`,
+				p.peek(0))
 		}
 	}
 	return p.checked(h)

@@ -21,8 +21,8 @@ func gitDiff(t *testing.T, old, newText string, context int) string {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("git", "diff", "--no-index", "--no-color", "--no-ext-diff", "--src-prefix=a/",
-		"--dst-prefix=b/", fmt.Sprintf("-U%d", context), "old", "new")
+	cmd := exec.Command("git", "diff", "--no-index", "--no-color", "--no-ext-diff",
+		"--src-prefix=a/", "--dst-prefix=b/", fmt.Sprintf("-U%d", context), "old", "new")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -36,8 +36,8 @@ func gitDiff(t *testing.T, old, newText string, context int) string {
 
 // randomText has few different lines, so that many places are equal.
 func randomText(r *rand.Rand) string {
-	pieces := []string{"a\n", "b\n", "\n", "  a\n", "}\n", "-- x\n", "++ y\n", " \n", "c\r\n", "@@ -1 +1 @@\n",
-		"--- a/f\n"}
+	pieces := []string{"a\n", "b\n", "\n", "  a\n", "}\n", "-- x\n", "++ y\n", " \n", "c\r\n",
+		"@@ -1 +1 @@\n", "--- a/f\n"}
 	var b strings.Builder
 	for range r.IntN(40) {
 		b.WriteString(pieces[r.IntN(len(pieces))])
@@ -78,7 +78,8 @@ func TestGitDiffs(t *testing.T) {
 		diff := gitDiff(t, old, newText, context)
 		got, err := patched(t, diff, old)
 		if err != nil || got != newText {
-			t.Fatalf("%q\n-> %q\ndiff -U%d:\n%s\ngot %q, %v, want the new text", old, newText, context, diff, got, err)
+			t.Fatalf("%q\n-> %q\ndiff -U%d:\n%s\ngot %q, %v, want the new text", old, newText,
+				context, diff, got, err)
 		}
 	}
 }
@@ -99,7 +100,8 @@ func TestMiscountedDiffs(t *testing.T) {
 		lines := strings.SplitAfter(diff, "\n")
 		for i, l := range lines {
 			if strings.HasPrefix(l, "@@ -") {
-				lines[i] = fmt.Sprintf("@@ -%d,%d +%d,%d @@\n", r.IntN(40), r.IntN(12), r.IntN(40), r.IntN(12))
+				lines[i] = fmt.Sprintf("@@ -%d,%d +%d,%d @@\n", r.IntN(40), r.IntN(12), r.IntN(40),
+					r.IntN(12))
 			}
 		}
 		got, err := patched(t, strings.Join(lines, ""), old)
@@ -123,10 +125,12 @@ func FuzzPatch(f *testing.F) {
 	f.Add(diff("@@ -2,3 +2,3 @@\n banana\n-cherry\n+citrus\n date\n"), fruit)
 	f.Add(diff("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"), "a")
 	f.Add(diff("@@ -2,0 +3 @@\n+blueberry\n"), fruit)
-	f.Add("*** Begin Patch\n*** Add File: a\n+x\n*** Delete File: b\n*** Update File: c\n*** Move to: d\n*** End "+
-		"Patch\n", "")
-	f.Add("diff --git a/x b/z\nsimilarity index 90%\nrename from x\nrename to z\n--- a/x\n+++ b/z\n@@ -1 +1 "+
-		"@@\n-a\r\n+b\r\n-- \n2.1\n", "a\r\nb\r\n")
+	f.Add(
+		"*** Begin Patch\n*** Add File: a\n+x\n*** Delete File: b\n*** Update File: c\n*** Move to: d\n*** End "+
+			"Patch\n", "")
+	f.Add(
+		"diff --git a/x b/z\nsimilarity index 90%\nrename from x\nrename to z\n--- a/x\n+++ b/z\n@@ -1 +1 "+
+			"@@\n-a\r\n+b\r\n-- \n2.1\n", "a\r\nb\r\n")
 	f.Add("diff --git \"a/\\303\\244\" \"b/\\303\\244\"\ndeleted file mode 100644\n", "\\\n")
 	f.Add("--- a\n+++ b\n@@ -1,9 +0 @@\n-\\\n+--- x\n", "x")
 	f.Add("--- a\n+++ a\n@@ -0,0 +1 @@\n+\n\\ No newline at end of file\n", "")
@@ -168,7 +172,8 @@ func FuzzPatch(f *testing.F) {
 				is++ // an empty line at an end without newline
 			}
 			if is != was+added {
-				t.Errorf("%q became %q: %d lines and %+d make %d, want %d", text, got, was, added, is, was+added)
+				t.Errorf("%q became %q: %d lines and %+d make %d, want %d", text, got, was, added,
+					is, was+added)
 			}
 		}
 	})

@@ -47,8 +47,11 @@ func ReadStrict(text string) ([]File, error) {
 		return nil, errors.New("the patch is too long: make several of it")
 	}
 	if otherBreak.MatchString(text) {
-		return nil, errors.New("it has a line break that is no newline (such as a lone carriage return), where some " +
-			"programs begin a line and others do not: change such a file in another way")
+		return nil,
+			errors.New(
+				"it has a line break that is no newline (such as a lone carriage " +
+					"return), where some " +
+					"programs begin a line and others do not: change such a file in another way")
 	}
 	p := &parser{lines: strings.Split(strings.TrimSpace(text), "\n")}
 	if strings.TrimSpace(p.peek(0)) != beginPatch {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNamed: each file that a patch reads, writes or removes is named, and a patch that programs may read in two ways
-// is refused.
+// TestNamed: each file that a patch reads, writes or removes is named, and a patch that programs
+// may read in two ways is refused.
 func TestNamed(t *testing.T) {
 	const update = "*** Begin Patch\n*** Update File: a\n"
 	tests := map[string]struct {
@@ -18,27 +18,32 @@ func TestNamed(t *testing.T) {
 			" z\n" +
 			"*** End of File\n*** End Patch\n", []string{"new", "old", "a b"}},
 		"moved": {update + "*** Move to: b\n@@\n-x\n*** End Patch", []string{"a", "b"}},
-		"CRLF":  {strings.ReplaceAll(update+"*** Move to: b\n-x\n*** End Patch\n", "\n", "\r\n"), []string{"a", "b"}},
+		"CRLF": {strings.ReplaceAll(update+"*** Move to: b\n-x\n*** End Patch\n", "\n", "\r\n"),
+			[]string{"a", "b"}},
 		"blanks at ends": {
-			"\n*** Begin Patch \n*** Update File:  a\t\n*** Move to:  b \n-x\n\n*** End Patch\n\n", []string{"a", "b"},
+			"\n*** Begin Patch \n*** Update File:  a\t\n*** Move to:  b \n-x\n\n*** End Patch\n\n",
+			[]string{"a", "b"},
 		},
-		"twice":            {update + "-x\n*** Update File: a\n+x\n*** End Patch", []string{"a"}},
-		"text of a patch":  {update + "+*** Delete File: b\n-*** Move to: c\n*** End Patch", []string{"a"}},
+		"twice": {update + "-x\n*** Update File: a\n+x\n*** End Patch", []string{"a"}},
+		"text of a patch": {update + "+*** Delete File: b\n-*** Move to: c\n*** End Patch",
+			[]string{"a"}},
 		"unified":          {"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", []string{"x"}},
 		"unified, renamed": {"diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n", []string{"x", "y"}},
 
-		"nothing":                {"", nil},
-		"no end":                 {update + "-x\n", nil},
-		"no change":              {"*** Begin Patch\n*** End Patch", nil},
-		"more behind the end":    {update + "-x\n*** End Patch\n*** Delete File: b\n*** End Patch", nil},
-		"text before":            {"here:\n" + update + "-x\n*** End Patch", nil},
-		"here document":          {"<<EOF\n" + update + "-x\n*** End Patch\nEOF", nil},
-		"move behind blanks":     {update + "  *** Move to: b\n-x\n*** End Patch", nil},
-		"header behind a blank":  {update + "-x\n *** Delete File: b\n*** End Patch", nil},
-		"header behind a tab":    {update + "-x\n\t*** Delete File: b\n*** End Patch", nil},
-		"header behind U+00A0":   {update + "-x\n\u00a0*** Delete File: b\n*** End Patch", nil},
-		"move in the middle":     {update + "-x\n*** Move to: b\n*** End Patch", nil},
-		"second move":            {update + "*** Move to: b\n*** Move to: c\n-x\n*** End Patch", nil},
+		"nothing":   {"", nil},
+		"no end":    {update + "-x\n", nil},
+		"no change": {"*** Begin Patch\n*** End Patch", nil},
+		"more behind the end": {update + "-x\n*** End Patch\n*** Delete File: b\n*** End Patch",
+			nil},
+		"text before":           {"here:\n" + update + "-x\n*** End Patch", nil},
+		"here document":         {"<<EOF\n" + update + "-x\n*** End Patch\nEOF", nil},
+		"move behind blanks":    {update + "  *** Move to: b\n-x\n*** End Patch", nil},
+		"header behind a blank": {update + "-x\n *** Delete File: b\n*** End Patch", nil},
+		"header behind a tab":   {update + "-x\n\t*** Delete File: b\n*** End Patch", nil},
+		"header behind U+00A0":  {update + "-x\n\u00a0*** Delete File: b\n*** End Patch", nil},
+		"move in the middle":    {update + "-x\n*** Move to: b\n*** End Patch", nil},
+		"second move": {update + "*** Move to: b\n*** Move to: c\n-x\n*** End Patch",
+			nil},
 		"unknown header":         {update + "-x\n*** Rename File: b\n*** End Patch", nil},
 		"line without a mark":    {update + "-x\ny\n*** End Patch", nil},
 		"lines of a removed one": {"*** Begin Patch\n*** Delete File: a\n-x\n*** End Patch", nil},
@@ -51,7 +56,8 @@ func TestNamed(t *testing.T) {
 		"line separator":         {update + "+x\u2028*** Delete File: b\n*** End Patch", nil},
 		"next line":              {update + "+x\u0085*** Delete File: b\n*** End Patch", nil},
 		"form feed":              {update + "+x\f*** Delete File: b\n*** End Patch", nil},
-		"JSON":                   {`{"input":"*** Begin Patch\n*** Delete File: a\n*** End Patch"}`, nil},
+		"JSON": {`{"input":"*** Begin Patch\n*** Delete File: a\n*** End Patch"}`,
+			nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,28 +69,35 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// Whatever line of a patch a program may take for the header of a file, the file is named or the patch is refused.
+// Whatever line of a patch a program may take for the header of a file, the file is named or the
+// patch is refused.
 func FuzzReadStrict(f *testing.F) {
-	f.Add("*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** End of File\n*** End Patch\n")
+	f.Add(
+		"*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** End of File\n*** End Patch\n")
 	f.Add("*** Begin Patch\r\n*** Add File: a\r\n+x\r\n*** Delete File: b\r\n*** End Patch")
-	f.Add("*** Begin Patch\n*** Update File: a\n  *** Move to: b\n *** Delete File: c\n*** End Patch")
+	f.Add(
+		"*** Begin Patch\n*** Update File: a\n  *** Move to: b\n *** Delete File: c\n*** End Patch")
 	f.Fuzz(func(t *testing.T, text string) {
 		files, err := ReadStrict(text)
 		if err != nil {
 			return
 		}
 		names := Names(files)
-		isBreak := func(r rune) bool { return strings.ContainsRune("\n\v\f\r\x1c\x1d\x1e\u0085\u2028\u2029", r) }
+		isBreak := func(r rune) bool {
+			return strings.ContainsRune("\n\v\f\r\x1c\x1d\x1e\u0085\u2028\u2029", r)
+		}
 		for line := range strings.FieldsFuncSeq(text, isBreak) {
 			line = strings.TrimSpace(line)
 			for _, word := range []string{addFile, deleteFile, updateFile, moveTo} {
-				if name, ok := strings.CutPrefix(line, word); ok && !slices.Contains(names, strings.TrimSpace(name)) {
+				if name, ok := strings.CutPrefix(line, word); ok &&
+					!slices.Contains(names, strings.TrimSpace(name)) {
 					t.Errorf("%q names %q, want %q among them", text, names, name)
 				}
 			}
 		}
 		if loose, err := Parse(text); err == nil && !slices.Equal(Names(loose), names) {
-			t.Errorf("%q names %q, and our own tool finds %q; want the same", text, names, Names(loose))
+			t.Errorf("%q names %q, and our own tool finds %q; want the same", text, names,
+				Names(loose))
 		}
 	})
 }

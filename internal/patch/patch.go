@@ -59,7 +59,8 @@ const maxSize = 4 << 20
 // patch is an error too.
 func Parse(text string) ([]File, error) {
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("the patch has %d bytes, %d MB is the most: make several of it", len(text), maxSize>>20)
+		return nil, fmt.Errorf("the patch has %d bytes, %d MB is the most: make several of it",
+			len(text), maxSize>>20)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"

@@ -11,11 +11,13 @@ import (
 
 // rangeLine matches the first line of a hunk of a unified diff. Models may leave out the
 // numbers; such a line does not match.
-var rangeLine = lazyregexp.New(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))?(?: ?@@|\s*$)`)
+var rangeLine = lazyregexp.New(
+	`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))?(?: ?@@|\s*$)`)
 
 // fileHeader holds the lines before the hunks of a file.
 type fileHeader struct {
-	git, oldName, newName        string // rest of "diff --git ", "--- " and "+++ "; "": no such line
+	// rest of "diff --git ", "--- " and "+++ "; "": no such line
+	git, oldName, newName        string
 	from, to                     string // paths of a rename or a copy
 	isAdded, isDeleted, isCopied bool
 	oldMode, newMode             string
@@ -36,7 +38,9 @@ func (p *parser) unified() (files []File, err error) {
 			f = &files[len(files)-1]
 		case strings.HasPrefix(line, "@@"):
 			if f == nil {
-				return nil, p.fault(`no file is named before this hunk: "--- a/file" and "+++ b/file" are missing`)
+				return nil,
+					p.fault(
+						`no file is named before this hunk: "--- a/file" and "+++ b/file" are missing`)
 			}
 			h, err := p.unifiedHunk()
 			if err != nil {
@@ -139,7 +143,8 @@ func (h *fileHeader) file(p *parser, line int) (f File, err error) {
 	case h.isAdded && h.isDeleted:
 		return fault("a file cannot be added and deleted at once")
 	case strings.HasPrefix(h.newMode, "12"), strings.HasPrefix(h.newMode, "16"):
-		return fault("it makes %s a symbolic link or a submodule: only texts can be patched", newName)
+		return fault("it makes %s a symbolic link or a submodule: only texts can be patched",
+			newName)
 	case h.oldMode != "" && h.oldMode != h.newMode:
 		return fault("it changes the mode of %s: only texts can be patched, use chmod", oldName)
 	case h.isAdded:
@@ -169,7 +174,8 @@ func (f *File) check() error {
 		for _, l := range h.Lines {
 			if f.Op == Add && l.Op != '+' || f.Op == Delete && l.Op != '-' {
 				p := &parser{at: h.Line - 1}
-				return p.fault("%s is added or deleted as a whole, but this hunk keeps some of it", f.Path)
+				return p.fault("%s is added or deleted as a whole, but this hunk keeps some of it",
+					f.Path)
 			}
 		}
 	}
@@ -282,7 +288,8 @@ func (p *parser) bodyLines(oldCount, newCount int) (n int) {
 			op = line[0]
 		}
 		if isCounted && oldCount == 0 && newCount == 0 && op != '\\' {
-			if op == '+' || op == '-' && !isSignature(line) && !p.isNextFile(n) || op == ' ' && line != "" {
+			if op == '+' || op == '-' && !isSignature(line) && !p.isNextFile(n) || op == ' ' &&
+				line != "" {
 				return 0
 			}
 			return n

@@ -56,7 +56,8 @@ func ReceiveFiles(c *net.UnixConn, size int) (text string, files []*os.File, err
 		err = errors.Join(err, parseErr)
 		for _, descriptor := range descriptors {
 			err = errors.Join(err, syscall.SetNonblock(descriptor, true))
-			files = append(files, os.NewFile(uintptr(descriptor), "received")) //nolint:gosec // a descriptor
+			// A descriptor.
+			files = append(files, os.NewFile(uintptr(descriptor), "received")) //nolint:gosec
 		}
 	}
 	if n == 0 {

@@ -51,8 +51,8 @@ func WritePrivate(path string, data []byte) (err error) {
 }
 
 // WriteNew makes a file with mode 0600 in one step, so that no reader sees half of it, and its
-// directory for this user alone if that is missing. If the file exists, WriteNew leaves it alone and
-// returns [fs.ErrExist].
+// directory for this user alone if that is missing. If the file exists, WriteNew leaves it alone
+// and returns [fs.ErrExist].
 func WriteNew(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A process has a name of its own for as long as it runs, and whoever waits for its end hears of it.
+// A process has a name of its own for as long as it runs, and whoever waits for its end hears of
+// it.
 func TestIdentity(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {

@@ -35,7 +35,9 @@ func Listeners(_ context.Context, arg string) (found []Listener, err error) {
 		}
 		for _, fd := range fds {
 			target, err := os.Readlink(filepath.Join(dir, "fd", fd.Name()))
-			at := slices.IndexFunc(open, func(s socket) bool { return s.link == target && s.uid == os.Geteuid() })
+			at := slices.IndexFunc(open, func(s socket) bool {
+				return s.link == target && s.uid == os.Geteuid()
+			})
 			if err == nil && at >= 0 {
 				found = append(found, Listener{PID: pid, Port: int(open[at].port)})
 			}

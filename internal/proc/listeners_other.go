@@ -17,7 +17,8 @@ import (
 // argument arg. It asks lsof and ps. The error wraps [exec.ErrNotFound] where there is no lsof.
 func Listeners(ctx context.Context, arg string) (found []Listener, err error) {
 	uid := strconv.Itoa(os.Geteuid())
-	out, err := exec.CommandContext(ctx, "lsof", "-nP", "-a", "-u", uid, "-iTCP", "-sTCP:LISTEN", "-Fpn").Output()
+	out, err := exec.CommandContext(ctx, "lsof", "-nP", "-a", "-u", uid, "-iTCP", "-sTCP:LISTEN",
+		"-Fpn").Output()
 	if err != nil {
 		if _, isExit := errors.AsType[*exec.ExitError](err); isExit {
 			return nil, nil // it found no socket
@@ -25,7 +26,8 @@ func Listeners(ctx context.Context, arg string) (found []Listener, err error) {
 		return nil, fmt.Errorf("looking for processes: %w", err)
 	}
 	for _, l := range parseLsof(string(out)) {
-		line, err := exec.CommandContext(ctx, "ps", "-o", "command=", "-p", strconv.Itoa(l.PID)).Output()
+		line, err := exec.CommandContext(ctx, "ps", "-o", "command=", "-p",
+			strconv.Itoa(l.PID)).Output()
 		if err == nil && slices.Contains(strings.Fields(string(line)), arg) {
 			found = append(found, l)
 		}

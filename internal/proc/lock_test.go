@@ -21,7 +21,8 @@ func TestFindHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := FindHolder(path); err != nil || p.Pid != os.Getpid() || LockHolder(path) != os.Getpid() {
+	if p, err := FindHolder(path); err != nil || p.Pid != os.Getpid() ||
+		LockHolder(path) != os.Getpid() {
 		t.Errorf("the holder is %v, %v, want this process", p, err)
 	}
 	fields := strings.Fields(string(own))

@@ -30,7 +30,9 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 // machine or in another network namespace, and for one that has closed its end.
 func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
 	peer, own = unmapAddrPort(peer), unmapAddrPort(own)
-	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
+	return ownerOf(func(local, remote netip.AddrPort, _ string) bool {
+		return local == peer && remote == own
+	})
 }
 
 // PeersOf returns the TCP connections at whose other end is a process of a user; other processes
@@ -100,7 +102,9 @@ type socket struct {
 }
 
 // sockets returns the matching sockets of a table of the kernel.
-func sockets(table string, matches func(local, remote netip.AddrPort, state string) bool) (found []socket) {
+func sockets(
+	table string, matches func(local, remote netip.AddrPort, state string) bool,
+) (found []socket) {
 	data, err := os.ReadFile(table)
 	if err != nil {
 		return nil

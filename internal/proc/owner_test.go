@@ -23,7 +23,8 @@ func TestOwnerOf(t *testing.T) {
 			asked = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
 		}
 		owner, ok := OwnerOf(asked)
-		if !ok || owner.PID != os.Getpid() || !strings.Contains(owner.Command, filepath.Base(self())) {
+		if !ok || owner.PID != os.Getpid() ||
+			!strings.Contains(owner.Command, filepath.Base(self())) {
 			t.Errorf("%s: found %+v, %v, want this process", listen, owner, ok)
 		}
 		_ = l.Close()
@@ -49,8 +50,10 @@ func TestPeerOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = theirs.Close(), ours.Close() }()
-	peer, own := netip.MustParseAddrPort(ours.RemoteAddr().String()), netip.MustParseAddrPort(ours.LocalAddr().String())
-	if owner, ok := PeerOf(peer, own); !ok || owner.PID != os.Getpid() || owner.UID != os.Geteuid() {
+	peer, own := netip.MustParseAddrPort(ours.RemoteAddr().String()),
+		netip.MustParseAddrPort(ours.LocalAddr().String())
+	if owner, ok := PeerOf(peer, own); !ok || owner.PID != os.Getpid() ||
+		owner.UID != os.Geteuid() {
 		t.Errorf("found %+v, %v; want this process and its user", owner, ok)
 	}
 	if !PeersOf(os.Geteuid())[Ends{peer, own}] || PeersOf(1234567)[Ends{peer, own}] {
@@ -81,8 +84,10 @@ func TestOwnerString(t *testing.T) {
 		"process 7 (a) of user 1234567":   {PID: 7, Command: "a", UID: 1234567},
 		"process 7 (curl -H Authorization: Bearer <secret> http://x)": {PID: 7, UID: me,
 			Command: "curl -H Authorization: Bearer ptk-0123456789abcdef http://x"},
-		"process 7 (tapctl --token=<secret> status)":   {PID: 7, UID: me, Command: "tapctl --token=adm-01 status"},
-		"process 7 (" + strings.Repeat("x", 79) + "…)": {PID: 7, Command: strings.Repeat("x", 99), UID: me},
+		"process 7 (tapctl --token=<secret> status)": {PID: 7, UID: me,
+			Command: "tapctl --token=adm-01 status"},
+		"process 7 (" + strings.Repeat("x", 79) + "…)": {PID: 7, Command: strings.Repeat("x", 99),
+			UID: me},
 	} {
 		if got := o.String(); got != want {
 			t.Errorf("%+v is %q, want %q", o, got, want)

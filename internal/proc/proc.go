@@ -84,7 +84,8 @@ func Start(c Command) (*Process, error) {
 	}
 	cmd.SysProcAttr = childAttr()
 	p := &Process{
-		cmd: cmd, grace: cmp.Or(c.Grace, defaultGrace), whole: c.Whole, tail: Tail{Most: cmp.Or(c.Keep, defaultKeep)},
+		cmd: cmd, grace: cmp.Or(c.Grace, defaultGrace), whole: c.Whole,
+		tail: Tail{Most: cmp.Or(c.Keep, defaultKeep)},
 		done: make(chan struct{}),
 	}
 	// With the pipes of package exec, Wait would wait for grandchildren.

@@ -74,7 +74,8 @@ var programs = map[string]func(args []string) int{
 		fmt.Fprintln(os.Stdout, "pid", p.PID())
 		select {}
 	},
-	// runs a parent by this package, tells the pid of the parent's child once that is ready, and waits to be killed
+	// runs a parent by this package, tells the pid of the parent's child once that is ready, and
+	// waits to be killed
 	"guarded": func([]string) int {
 		c := command("parent")
 		seen := make(chan string, 2)
@@ -193,9 +194,11 @@ func TestOutputAndExitCode(t *testing.T) {
 	}
 	out = slices.DeleteFunc(out, func(s string) bool { return s == "stderr oops" })
 	if len(out) != 4 || out[0] != "1" || out[1] != "2" || len(out[2]) != maxLine || out[3] != "4" {
-		t.Errorf(`stdout: %d lines, third of %d bytes, want 4, "1", "2", %d and "4"`, len(out), len(out[2]), maxLine)
+		t.Errorf(`stdout: %d lines, third of %d bytes, want 4, "1", "2", %d and "4"`, len(out),
+			len(out[2]), maxLine)
 	}
-	if tail := p.Tail(); len(tail) != 2 || !slices.Contains(tail, "4") && !slices.Contains(tail, "oops") {
+	if tail := p.Tail(); len(tail) != 2 || !slices.Contains(tail, "4") &&
+		!slices.Contains(tail, "oops") {
 		t.Errorf("tail: %q, want two, with the last line of one stream", tail)
 	}
 }
@@ -364,7 +367,8 @@ func TestEnvironIsAnAllowList(t *testing.T) {
 	p, _ := start(t, c)
 	<-p.Done()
 	env := p.Tail()
-	for _, want := range []string{"MINE_A=1", "LC_TEST=2", "LANG=new", "PATH=" + os.Getenv("PATH")} {
+	for _, want := range []string{"MINE_A=1", "LC_TEST=2", "LANG=new",
+		"PATH=" + os.Getenv("PATH")} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%s is missing, want %q among them", want, want)
 		}
@@ -391,7 +395,8 @@ func TestDetached(t *testing.T) {
 		t.Errorf("pid %d, ended with %v", d.cmd.Process.Pid, d.Err())
 	}
 	data, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(data), "hello\n") || !strings.Contains(string(data), "oops\n") {
+	if err != nil || !strings.Contains(string(data), "hello\n") ||
+		!strings.Contains(string(data), "oops\n") {
 		t.Errorf("log %q, %v, want no error, %q and %q in it", data, err, "hello\n", "oops\n")
 	}
 }
@@ -433,7 +438,8 @@ func TestLock(t *testing.T) {
 		t.Errorf("after unlocking: %v, %v", l, err)
 	}
 	l.Unlock()
-	if _, err := TryLock(filepath.Join(path, "x")); err == nil || !strings.Contains(err.Error(), "locking ") {
+	if _, err := TryLock(filepath.Join(path, "x")); err == nil ||
+		!strings.Contains(err.Error(), "locking ") {
 		t.Errorf(`no directory: %v, want an error and "locking " in it`, err)
 	}
 }

@@ -375,13 +375,18 @@ func whyByName(path string) string {
 func whyInRepository(path string) string {
 	if strings.EqualFold(filepath.Base(path), "HEAD") {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			return "git takes a directory with a HEAD for a repository, and runs what its configuration names"
+			return "git takes a directory with a HEAD for a repository, and runs what its " +
+				"configuration names"
 		}
 	}
 	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		has := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+		has := func(name string) bool {
+			_, err := os.Stat(filepath.Join(dir, name))
+			return err == nil
+		}
 		if has("HEAD") && (has("objects") || has("commondir")) {
-			return "it lies in " + dir + ", a repository of git: git runs what its configuration and hooks name"
+			return "it lies in " + dir +
+				", a repository of git: git runs what its configuration and hooks name"
 		}
 		if has(".git") {
 			return "" // the working tree of a repository
@@ -413,7 +418,8 @@ func matches(parts, want []string) bool {
 func normalize(path string) string {
 	path = strings.Map(func(r rune) rune {
 		switch {
-		case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
+		case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f,
+			r == 0xfeff:
 			return -1 // HFS+ ignores them
 		}
 		return r
@@ -439,7 +445,8 @@ func Within(path, dir string) bool {
 		dirs = append(dirs, target)
 	}
 	for _, dir := range dirs {
-		if rel, err := filepath.Rel(normalize(dir), normalize(path)); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(normalize(dir), normalize(path)); err == nil &&
+			filepath.IsLocal(rel) {
 			return true
 		}
 	}

@@ -28,9 +28,9 @@ var (
 			&ShutdownReady{})
 	})
 	fromGateway = sync.OnceValue(func() map[Type]reflect.Type {
-		return byType(&AuthPairing{}, &Sessions{}, &SessionsUpdated{}, &HelloAck{}, &Ack{}, &Error{},
-			&ToolCall{}, &ToolCancel{}, &GateCheck{}, &TransformRequest{}, &SessionEvent{},
-			&SessionLifecycle{}, &StreamHistory{})
+		return byType(&AuthPairing{}, &Sessions{}, &SessionsUpdated{}, &HelloAck{}, &Ack{},
+			&Error{}, &ToolCall{}, &ToolCancel{}, &GateCheck{}, &TransformRequest{},
+			&SessionEvent{}, &SessionLifecycle{}, &StreamHistory{})
 	})
 )
 
@@ -279,7 +279,8 @@ func (f *Frame) versionError() *Error {
 		if m.name == "protocolVersion" && json.Unmarshal(m.value, &version, WholeNumbers) == nil &&
 			m.value.Kind() == '0' && version != Version {
 			return f.fault(CodeUnsupportedVersion,
-				fmt.Sprintf("hello.protocolVersion: %d is not supported, this gateway speaks %d", version, Version))
+				fmt.Sprintf("hello.protocolVersion: %d is not supported, this gateway speaks %d",
+					version, Version))
 		}
 	}
 	return nil
@@ -288,7 +289,8 @@ func (f *Frame) versionError() *Error {
 // UnknownType returns the error UNKNOWN_TYPE for a message whose type its sender may not send. It
 // repeats at most the first 64 characters of the type, and echoes the request id.
 func UnknownType(h Head) *Error {
-	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)),
+	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q",
+		string(h.Type)),
 		ReplyTo: h.Type.echo(), RequestID: h.RequestID}
 }
 

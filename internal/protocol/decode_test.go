@@ -31,7 +31,8 @@ func TestObject(t *testing.T) {
 		{`{"a":"\ud83d"}`, `a="\ud83d";`}, // a lone surrogate, written as an escape
 		{`{"a":"\ude00\ud83d"}`, `a="\ude00\ud83d";`},
 		{`{"a":"\ud83d\ude00"}`, `a="\ud83d\ude00";`},
-		{`{"a":1e400,"b":-0,"c":123456789012345678901234567890}`, `a=1e400;b=-0;c=123456789012345678901234567890;`},
+		{`{"a":1e400,"b":-0,"c":123456789012345678901234567890}`,
+			`a=1e400;b=-0;c=123456789012345678901234567890;`},
 		{`{"a":"\u0000"}`, `a="\u0000";`},
 		{`{"A":1,"a":2}`, `A=1;a=2;`}, // keys differ by case
 		{`{"__proto__":1}`, `__proto__=1;`},
@@ -113,7 +114,8 @@ func TestObjectValuesAreTheCallers(t *testing.T) {
 	if got := fmt.Sprintf("%s", kept[:3]); got != `["first" {"c":1} [true]]` {
 		t.Errorf(`values changed: %s, want ["first" {"c":1} [true]]`, got)
 	}
-	if grown := append(kept[0], "XXXX"...); len(grown) == 0 || string(data) != `{"a":"first","b":{"c":1},"d":[true]}` {
+	if grown := append(kept[0], "XXXX"...); len(grown) == 0 ||
+		string(data) != `{"a":"first","b":{"c":1},"d":[true]}` {
 		t.Errorf("appending to a value wrote into the message: %s, want it as it was", data)
 	}
 	stop := fmt.Errorf("enough")
@@ -160,7 +162,8 @@ func TestAppendText(t *testing.T) {
 		if got != "x"+tc.want {
 			t.Errorf("%q: %s; want %s", tc.text, got, tc.want)
 		}
-		if back, ok := Text(Raw(got[1:])); !ok || (back != tc.text && !strings.Contains(tc.text, "\xff")) {
+		if back, ok := Text(Raw(got[1:])); !ok ||
+			(back != tc.text && !strings.Contains(tc.text, "\xff")) {
 			t.Errorf("%q: came back as %q, want %q", tc.text, back, tc.text)
 		}
 	}
@@ -188,7 +191,8 @@ func TestOpen(t *testing.T) {
 		{`{"type":7,"requestId":"r"}`, "", "r", "", "type: must be a string"},
 		{`{"type":"push","type":"hello"}`, TypePush, "", "", "type: stands twice"},
 		{`{"type":"tool.result","id":"c1","data":`, TypeToolResult, "", "c1", "it ends too early"},
-		{`{"type":"tool.result","id":"c1","data":"x","data":"y"}`, TypeToolResult, "", "c1", "data: stands twice"},
+		{`{"type":"tool.result","id":"c1","data":"x","data":"y"}`, TypeToolResult, "", "c1",
+			"data: stands twice"},
 		{`{"type":"push","requestId":"r","event":tru}`, TypePush, "r", "", "not valid JSON"},
 		{"{\"type\":\"push\",\"event\":\"\xff\"}", "", "", "", "not valid UTF-8"},
 		{`[1]`, "", "", "", "must be a JSON object"},
@@ -201,7 +205,8 @@ func TestOpen(t *testing.T) {
 		switch {
 		case tc.fault == "" && err != nil:
 			t.Errorf("%s: %v, want no error", tc.data, err)
-		case tc.fault != "" && (err == nil || err.Code != CodeInvalidJSON || !strings.Contains(err.Message, tc.fault)):
+		case tc.fault != "" && (err == nil || err.Code != CodeInvalidJSON ||
+			!strings.Contains(err.Message, tc.fault)):
 			t.Errorf("%s: %v; want %q", tc.data, err, tc.fault)
 		case tc.fault != "" && (err.RequestID != tc.requestID || err.ReplyTo != tc.typ):
 			t.Errorf(
@@ -249,9 +254,11 @@ func TestPeek(t *testing.T) {
 		want Head
 	}{
 		{`{"type":"tool.result","id":"c1","data":"` + big, Head{Type: TypeToolResult, ID: "c1"}},
-		{`{"id":"c1","requestId":"r","type":"push","event":"` + big, Head{Type: TypePush, ID: "c1", RequestID: "r"}},
+		{`{"id":"c1","requestId":"r","type":"push","event":"` + big,
+			Head{Type: TypePush, ID: "c1", RequestID: "r"}},
 		{`{"data":"` + big, Head{}},
-		{`{"data":"` + big + `","type":"tool.result","id":"c1"}`, Head{Type: TypeToolResult, ID: "c1"}},
+		{`{"data":"` + big + `","type":"tool.result","id":"c1"}`,
+			Head{Type: TypeToolResult, ID: "c1"}},
 		{`{"data":[1,{"type":"push"}],"id":"c`, Head{}},
 		{`{"type":7,"id":{},"x":` + big, Head{}},
 		{`{"type":"push","type":"hello"`, Head{Type: TypePush}},
@@ -273,7 +280,8 @@ func TestResultCode(t *testing.T) {
 		CodeNotFound: CodeNotFound, CodeTimeout: CodeTimeout, CodeCancelled: CodeCancelled,
 		CodeDisconnected: CodeDisconnected,
 		CodeUnauthorized: CodeUnauthorized, CodeInternal: CodeInternal,
-		"": CodeInternal, "EPERM": CodeInternal, "not_found": CodeInternal, CodeDenied: CodeInternal,
+		"": CodeInternal, "EPERM": CodeInternal, "not_found": CodeInternal,
+		CodeDenied:      CodeInternal,
 		CodeRateLimited: CodeInternal,
 	} {
 		if got := code.ResultCode(); got != want {
@@ -286,12 +294,14 @@ func TestResultCode(t *testing.T) {
 func TestTypes(t *testing.T) {
 	for typ := range fromProvider() {
 		if newMessage(typ).MessageType() != typ || !typ.FromProvider() || typ.FromGateway() {
-			t.Errorf("%s: %s, want a message of a provider only", typ, newMessage(typ).MessageType())
+			t.Errorf("%s: %s, want a message of a provider only", typ,
+				newMessage(typ).MessageType())
 		}
 	}
 	for typ := range fromGateway() {
 		if newMessage(typ).MessageType() != typ || !typ.FromGateway() || typ.FromProvider() {
-			t.Errorf("%s: %s, want a message of the gateway only", typ, newMessage(typ).MessageType())
+			t.Errorf("%s: %s, want a message of the gateway only", typ,
+				newMessage(typ).MessageType())
 		}
 		out := Append(nil, newMessage(typ))
 		f, err := Open(out)
@@ -317,7 +327,8 @@ func TestAppend(t *testing.T) {
 			`{"type":"session.lifecycle","sessionId":"s","state":"shutdown.pending","deadline":10000}`},
 		{&ToolCall{ID: "1", SessionID: "a\"b", Tool: "t"},
 			`{"type":"tool.call","id":"1","sessionId":"a\"b","tool":"t","args":{}}`},
-		{&ToolCall{ID: "1", SessionID: "s", Tool: "t", Args: Raw(`{ "x" : 1e400 }`), Traceparent: "00-a"},
+		{&ToolCall{ID: "1", SessionID: "s", Tool: "t", Args: Raw(`{ "x" : 1e400 }`),
+			Traceparent: "00-a"},
 			`{"type":"tool.call","id":"1","sessionId":"s","tool":"t","args":{ "x" : 1e400 },"traceparent":"00-a"}`},
 		{&Error{Code: CodeInvalidJSON, Message: "<a> & \u2028"},
 			"{\"type\":\"error\",\"code\":\"INVALID_JSON\",\"message\":\"<a> & \u2028\"}"},

@@ -41,9 +41,15 @@ const memoryToCheck = 256 << 20
 // the same when it is written and read again.
 func FuzzDecode(f *testing.F) {
 	seeds(f, func(m []byte) { f.Add(m) })
-	f.Add([]byte(`{"type":"tool.result","id":"c","data":{"a":[1e400,"\ud83d"]},"file":{"path":"/x"}}`))
-	f.Add([]byte(`{"type":"tools.update","remove":[],"tools":[{"name":"a","description":"d","parameters":{"$ref":"#"}}]}`))
-	f.Add([]byte(`{"type":"hooks.update","transforms":{"a":null,"b":{"action":"append"}},"onPreToolUse":[]}`))
+	f.Add(
+		[]byte(
+			`{"type":"tool.result","id":"c","data":{"a":[1e400,"\ud83d"]},"file":{"path":"/x"}}`))
+	f.Add(
+		[]byte(
+			`{"type":"tools.update","remove":[],"tools":[{"name":"a","description":"d","parameters":{"$ref":"#"}}]}`))
+	f.Add(
+		[]byte(
+			`{"type":"hooks.update","transforms":{"a":null,"b":{"action":"append"}},"onPreToolUse":[]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var frame Frame
 		var m Message
@@ -55,7 +61,9 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		taptest.Bounded(t, "decoding", memoryToRead(len(data)), func() { m, fault = frame.Decode() })
+		taptest.Bounded(t, "decoding", memoryToRead(len(data)), func() {
+			m, fault = frame.Decode()
+		})
 		if fault != nil {
 			if fault.Code == "" || fault.Message == "" || m != nil {
 				t.Fatalf("%v", fault)
@@ -155,7 +163,9 @@ func FuzzSchema(f *testing.F) {
 		}
 		var s *Schema
 		var err error
-		taptest.Bounded(t, "compiling", memoryToRead(len(schema)), func() { s, err = CompileSchema(schema) })
+		taptest.Bounded(t, "compiling", memoryToRead(len(schema)), func() {
+			s, err = CompileSchema(schema)
+		})
 		if err != nil {
 			if len(err.Error()) > 2*maxErrorLength+len(schema) {
 				t.Fatalf("%.1000s, want at most %v", err, 2*maxErrorLength+len(schema))

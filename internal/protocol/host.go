@@ -48,8 +48,9 @@ type HostInitialize struct {
 		Name    string `json:"name"` // required
 		Version string `json:"version"`
 	} `json:"host"`
-	Capabilities HostCapabilities    `json:"capabilities"`
-	Aliases      map[string][]string `json:"aliases,omitzero"` // tool names of the host behind shell, edit and read
+	Capabilities HostCapabilities `json:"capabilities"`
+	// tool names of the host behind shell, edit and read
+	Aliases map[string][]string `json:"aliases,omitzero"`
 }
 
 // HostCapabilities are the abilities of a host: the requests that the gateway may send it, and the
@@ -62,7 +63,8 @@ type HostCapabilities struct {
 	Transforms bool `json:"transforms"`
 	Interrupt  bool `json:"interrupt"`
 	LiveTools  bool `json:"liveTools"` // tools/set costs the host no reload
-	Injects    bool `json:"injects"`   // the answer to idle is to have the number of prompts to come
+	// the answer to idle is to have the number of prompts to come
+	Injects bool `json:"injects"`
 }
 
 // HostInitialized is the result of `initialize`: the version of the gateway program, for people,
@@ -120,7 +122,8 @@ const (
 // HostUpdated is the result of `session/update`. It is empty, except for a host with the capability
 // injects that reports idle while prompts of providers wait.
 type HostUpdated struct {
-	Injects int `json:"injects,omitzero"` // prompts of providers that come now, for a host that would end otherwise
+	// prompts of providers that come now, for a host that would end otherwise
+	Injects int `json:"injects,omitzero"`
 }
 
 // HostEnd is the params of `session/end`; Reason is for people. The result is {}, and comes when

@@ -32,8 +32,8 @@ const (
 
 // Events are the names that hello.subscribe may have. The gateway gives the events of questions
 // only to providers with the grant for them (docs/protocol.md, "Trust").
-var Events = []string{EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent,
-	EventSessionError, EventPushed, EventQuestionAsked, EventQuestionEnded}
+var Events = []string{EventUserMessage, EventAssistantMessage, EventToolComplete,
+	EventAssistantIntent, EventSessionError, EventPushed, EventQuestionAsked, EventQuestionEnded}
 
 // AllSessions is the hello.session that binds a provider to every session, present and future. It
 // takes an internal token or a grant; without one the answer is UNAUTHORIZED (docs/protocol.md,
@@ -413,7 +413,8 @@ type HelloAck struct {
 	SessionID       string `json:"sessionId"`
 	ReconnectToken  string `json:"reconnectToken"`
 	PersistDir      string `json:"persistDir,omitzero"`
-	Name            string `json:"name,omitzero"` // the normal name, if hello spelled it differently
+	// the normal name, if hello spelled it differently
+	Name string `json:"name,omitzero"`
 }
 
 // Ack confirms an update in one session, with its revision, or the answer to a question, or reports
@@ -426,7 +427,8 @@ type Ack struct {
 	Seq       uint64 `json:"seq,omitzero"`
 	Fate      string `json:"fate,omitzero"`
 	Reason    string `json:"reason,omitzero"`
-	Stream    string `json:"stream,omitzero"` // the normal name, if the message spelled it differently
+	// the normal name, if the message spelled it differently
+	Stream string `json:"stream,omitzero"`
 }
 
 // Error describes the fault of a message, in one line that names the field. It is also the error

@@ -8,10 +8,11 @@ import (
 
 // normal are names as people spell them and as they are known.
 var normal = map[string]string{
-	"a": "a", "": "", "My Provider": "my-provider", "@scope/name": "scope-name", "my stream": "my-stream",
+	"a": "a", "": "", "My Provider": "my-provider", "@scope/name": "scope-name",
+	"my stream":            "my-stream",
 	"ci/main":              "ci-main",
-	"  Tabs\t\nand  such ": "tabs-and-such", "a.b_c-d": "a.b_c-d", "--a--b--": "a--b", "a - b": "a---b", "é": "",
-	"Über": "ber", "a日本b": "a-b",
+	"  Tabs\t\nand  such ": "tabs-and-such", "a.b_c-d": "a.b_c-d", "--a--b--": "a--b",
+	"a - b": "a---b", "é": "", "Über": "ber", "a日本b": "a-b",
 	"../..": "..-..", "_x": "_x", "\xff\xfe": "", "A\x00B": "a-b",
 }
 

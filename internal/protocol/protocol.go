@@ -60,8 +60,9 @@ const (
 	TransformTimeout   = 2 * time.Second
 	ReconnectWindow    = 30 * time.Second
 	ShutdownDeadline   = 10 * time.Second
-	RefreshQuiet       = 200 * time.Millisecond // a tool refresh goes this long after the last change
-	RefreshMax         = time.Second            // and at most this long after the first
+	// a tool refresh goes this long after the last change
+	RefreshQuiet = 200 * time.Millisecond
+	RefreshMax   = time.Second // and at most this long after the first
 )
 
 // Type is the type of a message, its member "type". A value may be any string that a peer sent:
@@ -149,12 +150,13 @@ type CloseCode int
 
 // Close codes that the gateway uses (docs/protocol.md, "Close codes").
 const (
-	CloseNormal     CloseCode = 1000
-	CloseGoingAway  CloseCode = 1001
-	ClosePolicy     CloseCode = 1008 // no auth in time, auth failed, wrong version
-	CloseTooBig     CloseCode = 1009 // a frame over MaxFrame
-	CloseTakenOver  CloseCode = 4001 // a newer connection took this identity
-	CloseFailedFast CloseCode = 4002 // a message that may be the result of one of several pending calls
+	CloseNormal    CloseCode = 1000
+	CloseGoingAway CloseCode = 1001
+	ClosePolicy    CloseCode = 1008 // no auth in time, auth failed, wrong version
+	CloseTooBig    CloseCode = 1009 // a frame over MaxFrame
+	CloseTakenOver CloseCode = 4001 // a newer connection took this identity
+	// a message that may be the result of one of several pending calls
+	CloseFailedFast CloseCode = 4002
 )
 
 // Fatal reports whether the gateway closes the connection after an error with this code:

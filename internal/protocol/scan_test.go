@@ -10,7 +10,9 @@ import (
 )
 
 // read tells what a way of reading an object finds in it.
-func read(way func([]byte, func(string, Raw) error) error, data string) (found []string, err error) {
+func read(
+	way func([]byte, func(string, Raw) error) error, data string,
+) (found []string, err error) {
 	err = way([]byte(data), func(name string, v Raw) error {
 		found = append(found, name+"="+string(v))
 		return nil
@@ -29,21 +31,28 @@ func scanSeeds() []string {
 		}
 	}
 	seeds := []string{
-		`{}`, ` {} `, "\t{\r\n\"a\" : 1 , \"b\":[ ] }\n", `{"a":{"a":{}},"b":[{},[],"",0,true,false,null]}`,
-		`{"a":"\"\\\/\b\f\n\r\t\u00e9\ud800"}`, `{"a":"é€𝄞"}`, `{"":1}`, `{"\u0061":1,"a":2}`, `{"\u0061":1}`,
+		`{}`, ` {} `, "\t{\r\n\"a\" : 1 , \"b\":[ ] }\n",
+		`{"a":{"a":{}},"b":[{},[],"",0,true,false,null]}`,
+		`{"a":"\"\\\/\b\f\n\r\t\u00e9\ud800"}`, `{"a":"é€𝄞"}`, `{"":1}`, `{"\u0061":1,"a":2}`,
+		`{"\u0061":1}`,
 		`{"a":-0.5e+10,"b":-0,"c":1E9,"d":0.0}`, `{"a":123456789012345678901234567890}`,
-		`{` + strings.TrimSuffix(many.String(), ",") + `}`, `{` + strings.TrimSuffix(wide.String(), ",") + `}`,
+		`{` + strings.TrimSuffix(many.String(), ",") + `}`, `{` +
+			strings.TrimSuffix(wide.String(), ",") + `}`,
 		`{"a":{` + strings.TrimSuffix(many.String(), ",") + `}}`,
 		strings.Repeat(`{"a":`, scanDepth) + `1` + strings.Repeat(`}`, scanDepth),
 		strings.Repeat(`{"a":`, scanDepth-1) + `1` + strings.Repeat(`}`, scanDepth-1),
 		`{"a":` + strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100) + `}`,
 		// Wrong ones.
-		``, ` `, `[]`, `1`, `"a"`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{a:1}`,
+		``, ` `, `[]`, `1`, `"a"`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`,
+		`{"a":1,}`, `{,}`, `{a:1}`,
 		`{"a" 1}`,
-		`{"a":1 "b":2}`, `{} {}`, `{}x`, "{}\x00", `{"a":1,"a":2}`, `{"a":{"b":1,"b":2}}`, `{"a":[{"b":1,"b":2}]}`,
-		`{"a":01}`, `{"a":-}`, `{"a":1.}`, `{"a":.5}`, `{"a":1e}`, `{"a":+1}`, `{"a":tru}`, `{"a":nul}`, `{"a":truex}`,
+		`{"a":1 "b":2}`, `{} {}`, `{}x`, "{}\x00", `{"a":1,"a":2}`, `{"a":{"b":1,"b":2}}`,
+		`{"a":[{"b":1,"b":2}]}`,
+		`{"a":01}`, `{"a":-}`, `{"a":1.}`, `{"a":.5}`, `{"a":1e}`, `{"a":+1}`, `{"a":tru}`,
+		`{"a":nul}`, `{"a":truex}`,
 		`{"a":NaN}`,
-		`{"a":[1,]}`, `{"a":[,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":"\x"}`, `{"a":"\u12"}`, `{"a":"\u12g4"}`,
+		`{"a":[1,]}`, `{"a":[,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":"\x"}`, `{"a":"\u12"}`,
+		`{"a":"\u12g4"}`,
 		"{\"a\":\"\x01\"}", `{"a":"\`, "{\"a\":\"\n\"}",
 		"{\"a\":\"\xff\"}", "\xef\xbb\xbf{}", `{"a":/**/1}`, `{'a':1}`,
 	}
@@ -101,7 +110,8 @@ func BenchmarkObject(b *testing.B) {
 		"page": `{"type":"tool.result","id":"0199a1b2-0000-7000-8000-000000000000","data":"` +
 			strings.Repeat(`a line of text\n`, 10000) + `"}`,
 	} {
-		for way, read := range map[string]func([]byte, func(string, Raw) error) error{"scan": Object,
+		for way, read := range map[string]func(
+			[]byte, func(string, Raw) error) error{"scan": Object,
 			"library": object} {
 			b.Run(name+"/"+way, func(b *testing.B) {
 				data := []byte(data)

@@ -22,7 +22,8 @@ func nested(levels int) string {
 	return strings.Repeat(`{"x":`, levels) + "1" + strings.Repeat("}", levels)
 }
 
-// Arguments whose check would take hours or overflow the stack are refused; arguments that are only large are not.
+// Arguments whose check would take hours or overflow the stack are refused; arguments that are only
+// large are not.
 func TestCheckIsBounded(t *testing.T) {
 	const doubling = `{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"properties":{"x":{"$ref":"#/$defs/a"}}},` +
 		`{"properties":{"x":{"$ref":"#/$defs/a"}}}]}}}`
@@ -37,23 +38,28 @@ func TestCheckIsBounded(t *testing.T) {
 		"deep":                   {chain(50), nested(9000), true},
 		"as deep as people nest": {chain(3), nested(50), false},
 		"many errors of many":    {tries, `{"x":[` + strings.Repeat("1,", 500_000) + `1]}`, true},
-		"many steps of each": {`{"properties":{"x":{"items":{"allOf":[` + strings.Repeat(`true,`, 99) +
+		"many steps of each": {`{"properties":{"x":{"items":{"allOf":[` +
+			strings.Repeat(`true,`, 99) +
 			`true]}}}}`, `{"x":[` + strings.Repeat("1,", 100_000) + `1]}`, true},
 		"a long list again and again": {`{"properties":{"x":{"items":{"enum":["` +
-			strings.Repeat(`a","`, 20_000) + `b"]}}}}`, `{"x":[` + strings.Repeat(`"b",`, 200) + `"b"]}`, false},
-		"a long list once": {`{"properties":{"x":{"enum":["` + strings.Repeat(`a","`, 20_000) + `b"]}}}`,
+			strings.Repeat(`a","`, 20_000) + `b"]}}}}`,
+			`{"x":[` + strings.Repeat(`"b",`, 200) + `"b"]}`, false},
+		"a long list once": {`{"properties":{"x":{"enum":["` + strings.Repeat(`a","`, 20_000) +
+			`b"]}}}`,
 			`{"x":"b"}`, false},
 		"a constant again and again": {`{"properties":{"x":{"items":{"const":"` +
 			strings.Repeat("a", 100_000) + `"}}}}`, `{"x":[` + strings.Repeat(`"`+
 			strings.Repeat("a", 100_000)+`",`, 200) + `"a"]}`, true},
-		"a heavy pattern on much": {`{"properties":{"x":{"pattern":"(a?){300}a{300}b"}}}`, `{"x":"` +
-			strings.Repeat("a", 1<<20) + `"}`, true},
+		"a heavy pattern on much": {`{"properties":{"x":{"pattern":"(a?){300}a{300}b"}}}`,
+			`{"x":"` +
+				strings.Repeat("a", 1<<20) + `"}`, true},
 		"a plain pattern on much": {`{"properties":{"x":{"pattern":"^[a-z ]+$"}}}`, `{"x":"` +
 			strings.Repeat("a", 1<<20) + `"}`, false},
 		"a heavy pattern for names": {`{"patternProperties":{"(a?){300}a{300}b":{}}}`, `{"` +
 			strings.Repeat("a", 1<<20) + `":1}`, true},
-		"a hundred thousand": {`{"properties":{"x":{"items":{"type":"number","minimum":0}}}}`, `{"x":[` +
-			strings.Repeat("1,", 100_000) + `1]}`, false},
+		"a hundred thousand": {`{"properties":{"x":{"items":{"type":"number","minimum":0}}}}`,
+			`{"x":[` +
+				strings.Repeat("1,", 100_000) + `1]}`, false},
 		"a tuple of many": {`{"properties":{"x":{"prefixItems":[` + strings.Repeat(`true,`, 2000) +
 			`true]}}}`, `{"x":[` + strings.Repeat("1,", 2000) + `1]}`, false},
 		"two mebibytes of text": {`{"properties":{"x":{"anyOf":[{"type":"number"},{"type":"string"}]}}}`,
@@ -88,7 +94,8 @@ func TestPatternsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := CompileSchema(schema(500)); err == nil ||
-		!strings.Contains(err.Error(), "/pattern: the patterns of this schema are too large together") {
+		!strings.Contains(err.Error(),
+			"/pattern: the patterns of this schema are too large together") {
 		t.Errorf("got %v, want an error about the size of the patterns", err)
 	}
 }

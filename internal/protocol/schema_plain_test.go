@@ -45,13 +45,16 @@ func TestPlainSchemaRefusesWhatIsNoJSON(t *testing.T) {
 // A plain schema accepts a value only if the check of the decoded value does, too.
 func FuzzPlainAcceptsNoMore(f *testing.F) {
 	for _, args := range []string{
-		`{"path":"a","line":3}`, `{"path":null}`, `{"path":"a","line":0}`, `{"path":"a","line":1.0}`,
-		`{"path":"a","line":1e1}`, `{"path":"a","line":-0}`, `{"path":"a","ok":"true"}`, `{"path":1}`,
+		`{"path":"a","line":3}`, `{"path":null}`, `{"path":"a","line":0}`,
+		`{"path":"a","line":1.0}`,
+		`{"path":"a","line":1e1}`, `{"path":"a","line":-0}`, `{"path":"a","ok":"true"}`,
+		`{"path":1}`,
 		`{"path":"a","line":12345678901234567890}`, `{"line":1}`, `{"path":"a","x":1e2000}`, `{}`,
 		`{"n":1e400}`, `{"n":1001}`, `{"n":-3}`, `{"n":-2.5}`, `{"n":-1}`, `{"n":4}`, `{"e":"c"}`,
 		`{"e":"\u0061"}`, `{"e":5}`, `{"e":null}`, `{"e":false}`, `{"n":3,"x":1}`,
 		`{"n":3,"n":2000}`, `{"\u006e":2000}`,
-		`{"a":1}`, `{"a":10}`, `{"a":"2"}`, `{"a":[]}`, `{"o":{}}`, `{"o":{"f":"1"}}`, `{"p":"abc"}`,
+		`{"a":1}`, `{"a":10}`, `{"a":"2"}`, `{"a":[]}`, `{"o":{}}`, `{"o":{"f":"1"}}`,
+		`{"p":"abc"}`,
 		`{"c":"e"}`, "{\"\xff\":1}", `[]`, `{"more":` + strings.Repeat("1", maxDigits+1) + `}`,
 	} {
 		f.Add([]byte(args))

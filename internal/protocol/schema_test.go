@@ -42,7 +42,8 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 		{`true`, "must be an object"},
 		{`{"type":"array"}`, `must be the schema of an object ("type": "object")`},
 		{`{"type":"string"}`, `must be the schema of an object ("type": "object")`},
-		{`{"type":"objekt"}`, "/type: must be object, array, string, number, integer, boolean or null"},
+		{`{"type":"objekt"}`,
+			"/type: must be object, array, string, number, integer, boolean or null"},
 		{`{"type":""}`, "/type: must be object"},
 		{`{"type":null}`, "/type: must be object"},
 		{`{"type":["object","x"]}`, "/type/1: must be object"},
@@ -53,13 +54,18 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 		{`{"properties":{"a":null}}`, "/properties/a: must be a schema"},
 		{`{"properties":{"a":"string"}}`, "/properties/a: must be a schema"},
 		{`{"properties":{"a":{"minimum":"x"}}}`, "/properties/a/minimum: must be a number"},
-		{`{"properties":{"a":{"exclusiveMinimum":true}}}`, "/properties/a/exclusiveMinimum: must be a number"},
-		{`{"properties":{"a":{"minLength":-1}}}`, "/properties/a/minLength: must be a whole number, at least 0"},
+		{`{"properties":{"a":{"exclusiveMinimum":true}}}`,
+			"/properties/a/exclusiveMinimum: must be a number"},
+		{`{"properties":{"a":{"minLength":-1}}}`,
+			"/properties/a/minLength: must be a whole number, at least 0"},
 		{`{"properties":{"a":{"maxItems":1.5}}}`, "/properties/a/maxItems: must be a whole number"},
-		{`{"properties":{"a":{"multipleOf":0}}}`, "/properties/a/multipleOf: must be greater than 0"},
+		{`{"properties":{"a":{"multipleOf":0}}}`,
+			"/properties/a/multipleOf: must be greater than 0"},
 		{`{"properties":{"a":{"enum":"x"}}}`, "/properties/a/enum: must be an array"},
-		{`{"properties":{"a":{"uniqueItems":"yes"}}}`, "/properties/a/uniqueItems: must be true or false"},
-		{`{"properties":{"a":{"pattern":"("}}}`, "/properties/a/pattern: is not a pattern that can be checked"},
+		{`{"properties":{"a":{"uniqueItems":"yes"}}}`,
+			"/properties/a/uniqueItems: must be true or false"},
+		{`{"properties":{"a":{"pattern":"("}}}`,
+			"/properties/a/pattern: is not a pattern that can be checked"},
 		{`{"properties":{"a":{"pattern":5}}}`, "/properties/a/pattern: must be a string"},
 		{`{"properties":{"a":{"description":5}}}`, "/properties/a/description: must be a string"},
 		{`{"patternProperties":{"(":{}}}`, "/patternProperties/(: is not a pattern"},
@@ -71,7 +77,8 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 		{`{"allOf":[{},null]}`, "/allOf/1: must be a schema"},
 		{`{"not":null}`, "/not: must be a schema"},
 		{`{"items":null}`, "/items: must be a schema"},
-		{`{"properties":{"a/b":{"items":{"type":9}}}}`, "/properties/a~1b/items/type: must be object"},
+		{`{"properties":{"a/b":{"items":{"type":9}}}}`,
+			"/properties/a~1b/items/type: must be object"},
 		{`{"properties":{"a":{"$ref":"#/definitions/x"}}}`,
 			`/properties/a/$ref: "#/definitions/x" is not in this schema`},
 		{`{"properties":{"a":{"$ref":"http://x.example/y"}}}`,
@@ -83,8 +90,9 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 			`/$schema: "http://json-schema.org/draft-04/schema#" is not supported; use 2020-12 or draft-07`},
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema"}`, "/$schema: "},
 		{`{"$schema":7}`, "/$schema: must be a string"},
-		{strings.Repeat(`{"not":`, 100) + "{}" + strings.Repeat("}", 100), strings.Repeat("/not", 65) +
-			": schemas are nested more than 64 deep"},
+		{strings.Repeat(`{"not":`, 100) + "{}" + strings.Repeat("}", 100),
+			strings.Repeat("/not", 65) +
+				": schemas are nested more than 64 deep"},
 	} {
 		_, err := CompileSchema(Raw(tc.schema))
 		if err == nil {
@@ -100,7 +108,8 @@ func TestCompileSchemaRefusesWhatNeverEnds(t *testing.T) {
 	var doubling strings.Builder
 	doubling.WriteString(`{"$ref":"#/$defs/d0","$defs":{`)
 	for i := range 40 {
-		fmt.Fprintf(&doubling, `"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+		fmt.Fprintf(&doubling, `"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`,
+			i, i+1, i+1)
 	}
 	doubling.WriteString(`"d40":{}}}`)
 	for name, schema := range map[string]string{
@@ -148,8 +157,10 @@ func TestCheckNamesTheProperty(t *testing.T) {
 		{`{"name":"x","n":1.5}`, "/properties/n: type: "},
 		{`{"name":"x","n":1e400}`, ""},
 		{`{"name":"x","n":-1e400}`, "/properties/n: minimum: -1e400 is less than 1"},
-		{`{"name":"x","n":1e1000000000}`, "/n: the number 1e1000000000 has more than 1000 digits or places"},
-		{`{"name":"x","other":[{"a/b":1e-2000}]}`, "/other/0/a~1b: the number 1e-2000 has more than 1000"},
+		{`{"name":"x","n":1e1000000000}`,
+			"/n: the number 1e1000000000 has more than 1000 digits or places"},
+		{`{"name":"x","other":[{"a/b":1e-2000}]}`,
+			"/other/0/a~1b: the number 1e-2000 has more than 1000"},
 		{`{"name":"x","tags":["a",2]}`, "/properties/tags/items: type: "},
 		{`{"name":"x","tags":["a","a"]}`, "/properties/tags: uniqueItems: "},
 		{`{"name":"x","mode":"c"}`, "/properties/mode: enum: "},
@@ -163,7 +174,8 @@ func TestCheckNamesTheProperty(t *testing.T) {
 		{`null`, "must be an object"},
 		{``, "must be an object"},
 		{`{"name":`, "unexpected end"},
-		{`{"name":"x","big":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000) + `}`, "exceeded max depth"},
+		{`{"name":"x","big":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000) + `}`,
+			"exceeded max depth"},
 		{`{"name":"x","big":[` + strings.Repeat(`"\n",`, 20000) + `1]}`, "/properties/big: type: "},
 	} {
 		err := schema.Check(Raw(tc.args))
@@ -175,7 +187,8 @@ func TestCheckNamesTheProperty(t *testing.T) {
 		case tc.says != "" && !strings.Contains(err.Error(), tc.says):
 			t.Errorf("%.60s:\n got %s\nwant %s", tc.args, err, tc.says)
 		}
-		if err != nil && (len(err.Error()) > maxErrorLength+8 || strings.Contains(err.Error(), "\n")) {
+		if err != nil &&
+			(len(err.Error()) > maxErrorLength+8 || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%.60s: not one short line: %.600q", tc.args, err)
 		}
 	}

@@ -20,8 +20,10 @@ func compileT(t testing.TB, raw string) *Schema {
 
 // 19.99 is a multiple of 0.01, though not as a float64, and 19.995 is not.
 func TestPricesAreExact(t *testing.T) {
-	alone := compileT(t, `{"type":"object","properties":{"price":{"type":"number","multipleOf":0.01,"minimum":0}}}`)
-	optional := compileT(t, `{"properties":{"price":{"anyOf":[{"type":"number","multipleOf":1e-2},{"type":"null"}]}}}`)
+	alone := compileT(t,
+		`{"type":"object","properties":{"price":{"type":"number","multipleOf":0.01,"minimum":0}}}`)
+	optional := compileT(t,
+		`{"properties":{"price":{"anyOf":[{"type":"number","multipleOf":1e-2},{"type":"null"}]}}}`)
 	r := rand.New(rand.NewPCG(1, 2))
 	prices := 20_000
 	if testing.Short() {
@@ -89,8 +91,9 @@ func TestNumbersAreTakenAsWritten(t *testing.T) {
 		}
 	}
 	unique := compileT(t, `{"properties":{"a":{"uniqueItems":true}}}`)
-	for list, fits := range map[string]bool{`[1,1.0]`: false, `[9007199254740992,9007199254740993]`: true,
-		`[{"a":1e2,"b":2},{"b":2,"a":100}]`: false, `["1",1]`: true} {
+	for list, fits := range map[string]bool{`[1,1.0]`: false,
+		`[9007199254740992,9007199254740993]`: true,
+		`[{"a":1e2,"b":2},{"b":2,"a":100}]`:   false, `["1",1]`: true} {
 		if err := unique.Check(Raw(`{"a":` + list + `}`)); (err == nil) != fits {
 			t.Errorf("%s: %v, want %v", list, err, fits)
 		}
@@ -124,14 +127,15 @@ func TestEndlessNumbersAreRefused(t *testing.T) {
 
 // FuzzNumbers holds the bounds against math/big.
 func FuzzNumbers(f *testing.F) {
-	for _, seed := range [][2]string{{"19.99", "0.01"}, {"9007199254740993", "9007199254740992"}, {"1e-3", "1e3"},
+	for _, seed := range [][2]string{{"19.99", "0.01"}, {"9007199254740993", "9007199254740992"},
+		{"1e-3", "1e3"},
 		{"-0", "0.0"}, {"1E400", "7"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, value, limit string) {
 		v, l := Raw(value), Raw(limit)
-		if !json.Valid(v) || !json.Valid(l) || v.Kind() != '0' || l.Kind() != '0' || digitsOf(value) > 300 ||
-			digitsOf(limit) > 300 {
+		if !json.Valid(v) || !json.Valid(l) || v.Kind() != '0' || l.Kind() != '0' ||
+			digitsOf(value) > 300 || digitsOf(limit) > 300 {
 			return
 		}
 		n, ok := new(big.Rat).SetString(strings.TrimSpace(value))
@@ -139,14 +143,15 @@ func FuzzNumbers(f *testing.F) {
 		if !ok || !ok2 {
 			t.Fatalf("%q and %q are numbers", value, limit)
 		}
-		want := map[string]bool{"minimum": n.Cmp(m) >= 0, "maximum": n.Cmp(m) <= 0, "exclusiveMinimum": n.Cmp(m) > 0,
-			"exclusiveMaximum": n.Cmp(m) < 0, "const": n.Cmp(m) == 0}
+		want := map[string]bool{"minimum": n.Cmp(m) >= 0, "maximum": n.Cmp(m) <= 0,
+			"exclusiveMinimum": n.Cmp(m) > 0, "exclusiveMaximum": n.Cmp(m) < 0,
+			"const": n.Cmp(m) == 0}
 		if m.Sign() > 0 {
 			want["multipleOf"] = new(big.Rat).Quo(n, m).IsInt()
 		}
 		for keyword, fits := range want {
-			s, err := CompileSchema(fmt.Appendf(nil, `{"type":"object","properties":{"n":{"type":"number",%q:%s}}}`,
-				keyword, limit))
+			s, err := CompileSchema(fmt.Appendf(nil,
+				`{"type":"object","properties":{"n":{"type":"number",%q:%s}}}`, keyword, limit))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,9 @@ func NormalName(s string) string {
 		return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 	}
 	if !strings.HasPrefix(s, "-") && !strings.HasSuffix(s, "-") &&
-		strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf || !plain(byte(r)) }) < 0 {
+		strings.IndexFunc(s, func(r rune) bool {
+			return r >= utf8.RuneSelf || !plain(byte(r))
+		}) < 0 {
 		return s
 	}
 	normal := make([]byte, 0, len(s))
@@ -95,7 +97,8 @@ func (c *checker) require(field, value string) {
 
 func (c *checker) validName(field, value string) {
 	if !ValidName(value) {
-		c.reject(field, "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
+		c.reject(field,
+			"must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
 	}
 }
 
@@ -124,7 +127,8 @@ func (c *checker) object(field string, value Raw) {
 
 func (c *checker) limit(field string, n, limit int, what string) {
 	if n > limit && c.overLimit == nil {
-		c.overLimit = c.error(CodePayloadTooLarge, field, "%d %s are over the limit of %d", n, what, limit)
+		c.overLimit = c.error(CodePayloadTooLarge, field, "%d %s are over the limit of %d", n, what,
+			limit)
 	}
 }
 
@@ -206,8 +210,8 @@ func (c *checker) hello(m *Hello) {
 		c.reject("protocolVersion", "is required")
 	} else if *m.ProtocolVersion != Version {
 		// Another version may have other fields, so this check comes first.
-		c.fail(CodeUnsupportedVersion, "protocolVersion", "%d is not supported, this gateway speaks %d",
-			*m.ProtocolVersion, Version)
+		c.fail(CodeUnsupportedVersion, "protocolVersion",
+			"%d is not supported, this gateway speaks %d", *m.ProtocolVersion, Version)
 	}
 	if m.Name == "" {
 		c.reject("name", "is required")
@@ -259,8 +263,8 @@ func (c *checker) tools(tools []Tool) {
 		c.require(at+".description", t.Description)
 		if t.Timeout != nil && (*t.Timeout < MinToolTimeout.Milliseconds() ||
 			*t.Timeout > MaxToolTimeout.Milliseconds()) {
-			c.reject(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(),
-				MaxToolTimeout.Milliseconds())
+			c.reject(at+".timeout", "must be from %d to %d (milliseconds)",
+				MinToolTimeout.Milliseconds(), MaxToolTimeout.Milliseconds())
 		}
 		if t.Parameters == nil || t.Parameters.Kind() == 'n' {
 			c.reject(at+".parameters", "is required ({} for a tool without any)")
@@ -375,7 +379,8 @@ func (c *checker) transforms(prefix string, transforms map[string]*Transform) {
 		}
 		changed++
 		at := prefix + "transforms." + section
-		c.oneOf(at+".action", t.Action, TransformAppend, TransformPrepend, TransformReplace, TransformCallback)
+		c.oneOf(at+".action", t.Action, TransformAppend, TransformPrepend, TransformReplace,
+			TransformCallback)
 		if t.Content == nil && t.Action != TransformCallback {
 			c.reject(at+".content", "is required")
 		}
@@ -404,8 +409,8 @@ func (c *checker) filter(m *FilterSet) {
 		if len(r.Match) > MaxPattern {
 			c.reject(at+".match", "must be at most %d bytes", MaxPattern)
 		}
-		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep), string(LevelSurface),
-			string(LevelInject))
+		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep),
+			string(LevelSurface), string(LevelInject))
 	}
 	c.limit("rules", len(m.Rules), MaxFilterRules, "rules")
 }

@@ -42,7 +42,8 @@ type Fault struct {
 }
 
 // Read reads a recording to its end. A broken line is a fault, and the rest is read. The error says
-// that the file can't be read, is no recording, has another version of the format, or is over 1 GiB.
+// that the file can't be read, is no recording, has another version of the format, or is over 1
+// GiB.
 func Read(r io.Reader) (*File, error) {
 	limited := &io.LimitedReader{R: r, N: maxFile + 1}
 	in := bufio.NewReaderSize(limited, 64<<10)
@@ -54,7 +55,8 @@ func Read(r io.Reader) (*File, error) {
 			return nil, fmt.Errorf("reading line %d: %w", number, err)
 		}
 		if limited.N <= 0 {
-			return nil, fmt.Errorf("the file is over %d MiB; record less, or cut lines off its end", maxFile>>20)
+			return nil, fmt.Errorf("the file is over %d MiB; record less, or cut lines off its end",
+				maxFile>>20)
 		}
 		switch text = bytes.TrimSpace(text); {
 		case number == 1:
@@ -62,7 +64,8 @@ func Read(r io.Reader) (*File, error) {
 				return nil, err
 			}
 		case size > maxLine:
-			f.Faults = append(f.Faults, Fault{number, fmt.Sprintf("it has %d bytes, the limit is %d", size, maxLine)})
+			f.Faults = append(f.Faults,
+				Fault{number, fmt.Sprintf("it has %d bytes, the limit is %d", size, maxLine)})
 		case len(text) > 0:
 			line, fault := readLineOf(text)
 			if fault != "" {
@@ -96,12 +99,15 @@ func readLine(in *bufio.Reader) (text []byte, size int, err error) {
 var lenient = jsontext.AllowInvalidUTF8(true)
 
 func readStart(text []byte) (start adminapi.RecordingStart, err error) {
-	if jsonv2.Unmarshal(text, &start, lenient) != nil || start.Recording == 0 || start.Session.ID == "" {
-		return start, errors.New("line 1 is not the first line of a recording; tapctl record writes one")
+	if jsonv2.Unmarshal(text, &start, lenient) != nil || start.Recording == 0 ||
+		start.Session.ID == "" {
+		return start,
+			errors.New("line 1 is not the first line of a recording; tapctl record writes one")
 	}
 	if start.Recording != adminapi.RecordingVersion {
 		return start, fmt.Errorf(
-			"the recording has format %d, this program reads format %d; use the tapctl that wrote it",
+			"the recording has format %d, this program reads format %d; use the tapctl "+
+				"that wrote it",
 			start.Recording,
 			adminapi.RecordingVersion,
 		)
@@ -120,7 +126,8 @@ func readLineOf(text []byte) (line adminapi.RecordingLine, fault string) {
 		return line, protocol.Explain("line", err)
 	}
 	contents := 0
-	for _, isSet := range []bool{line.Message != nil, line.Text != "", line.Size != 0, line.Closed != nil,
+	for _, isSet := range []bool{line.Message != nil, line.Text != "", line.Size != 0,
+		line.Closed != nil,
 		line.Gap != 0, line.End != ""} {
 		if isSet {
 			contents++
@@ -146,5 +153,6 @@ func isObject(text []byte) bool {
 }
 
 func isParty(name string) bool {
-	return name == adminapi.PartyGateway || name == adminapi.PartyProvider || name == adminapi.PartyHost
+	return name == adminapi.PartyGateway || name == adminapi.PartyProvider ||
+		name == adminapi.PartyHost
 }

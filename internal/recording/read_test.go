@@ -19,7 +19,8 @@ func TestReadNamesBrokenLines(t *testing.T) {
 	tests := []struct{ name, line, want string }{
 		{"no JSON", `{"ts":`, "line: not valid JSON: it ends too early"},
 		{"a list", `[]`, "line: must be an object"},
-		{"a wrong time", `{"ts":"yesterday"}`, "line.ts: must be a time such as 2026-01-02T15:04:05Z"},
+		{"a wrong time", `{"ts":"yesterday"}`,
+			"line.ts: must be a time such as 2026-01-02T15:04:05Z"},
 		{"a wrong type", `{"conn":"one"}`, "line.conn: must be a whole number"},
 		{"no content", `{"from":"gateway","to":"provider","conn":1}`,
 			"it has not one of message, text, size, closed, gap and end"},
@@ -29,7 +30,8 @@ func TestReadNamesBrokenLines(t *testing.T) {
 			"message: must be a JSON object"},
 		{"an unknown party", `{"from":"gateway","to":"moon","conn":1,"text":"x"}`,
 			"from and to: must be two of gateway, provider and host"},
-		{"no connection", `{"from":"gateway","to":"provider","text":"x"}`, "conn: must be the number of a connection"},
+		{"no connection", `{"from":"gateway","to":"provider","text":"x"}`,
+			"conn: must be the number of a connection"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -52,9 +54,11 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", "line 1 is not the first line of a recording"},
 		{"another file", "{\"a\":1}\n", "line 1 is not the first line of a recording"},
-		{"another format", strings.Replace(start, `"recording":1`, `"recording":2`, 1), "the recording has format 2"},
+		{"another format", strings.Replace(start, `"recording":1`, `"recording":2`, 1),
+			"the recording has format 2"},
 		{"a hello that is none",
-			strings.Replace(start, `"connections":[]`, `"connections":[{"conn":1,"provider":"p","hello":3}]`, 1),
+			strings.Replace(start, `"connections":[]`,
+				`"connections":[{"conn":1,"provider":"p","hello":3}]`, 1),
 			"connections[0].hello: must be a JSON object"},
 	}
 	for _, test := range tests {
@@ -71,7 +75,8 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 // were read can be written and are read again as the same.
 func FuzzRead(f *testing.F) {
 	f.Add(
-		start + `{"ts":"2026-01-02T15:04:05Z","conn":1,"from":"gateway","to":"provider","message":{"type":"x"}}` + "\n",
+		start +
+			`{"ts":"2026-01-02T15:04:05Z","conn":1,"from":"gateway","to":"provider","message":{"type":"x"}}` + "\n",
 	)
 	f.Add(start + `{"gap":3}` + "\n" + `{"end":"over"}`)
 	f.Add(start + `{"conn":1,"from":"provider","to":"gateway","text":"\ud800"}` + "\n{")
@@ -98,7 +103,8 @@ func FuzzRead(f *testing.F) {
 		}
 		second, err := recording.Read(&again)
 		if err != nil || len(second.Faults) > 0 || len(second.Lines) != len(file.Lines) {
-			t.Errorf("read again: got %+v, %v, want the same %d lines", second, err, len(file.Lines))
+			t.Errorf("read again: got %+v, %v, want the same %d lines", second, err,
+				len(file.Lines))
 		}
 	})
 }

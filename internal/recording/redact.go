@@ -32,8 +32,8 @@ const maxKnown = 500
 // minSecret is the length from which a secret is removed wherever it occurs, in bytes.
 const minSecret = 12
 
-// secretField finds members with secrets in a text that is no JSON object, such as one that was cut off or a
-// dictionary as Python prints it.
+// secretField finds members with secrets in a text that is no JSON object, such as one that was cut
+// off or a dictionary as Python prints it.
 var secretField = lazyregexp.New(`(?i)(\b(?:token|reconnectToken|code)["']?\s*[:=]\s*)` +
 	`("(?:[^"\\]|\\.)+|'(?:[^'\\]|\\.)+|[^\s"',}\]]+)`)
 
@@ -60,8 +60,8 @@ type Redactor struct {
 }
 
 // NewRedactor returns a redactor for the recording of a session: it replaces secrets by the rule of
-// package secrets, pairing codes, persist directories, and the labels and directories of other sessions.
-// NewRuleRedactor returns one that only follows rules.
+// package secrets, pairing codes, persist directories, and the labels and directories of other
+// sessions. NewRuleRedactor returns one that only follows rules.
 func NewRedactor(session string) *Redactor {
 	return &Redactor{session: session, names: map[string]string{}, counts: map[string]int{}}
 }
@@ -119,10 +119,11 @@ func (r *Redactor) Message(message []byte) []byte {
 	var out bytes.Buffer
 	dec := jsontext.NewDecoder(bytes.NewReader(message), jsontext.AllowInvalidUTF8(true),
 		jsontext.AllowDuplicateNames(true))
-	enc := jsontext.NewEncoder(&out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
-		jsontext.PreserveRawStrings(true))
+	enc := jsontext.NewEncoder(&out, jsontext.AllowInvalidUTF8(true),
+		jsontext.AllowDuplicateNames(true), jsontext.PreserveRawStrings(true))
 	w := walk{r: r, dec: dec, enc: enc, kind: kindOf(message)}
-	if r.session != "" && (w.kind == protocol.TypeSessions || w.kind == protocol.TypeSessionsUpdated) {
+	if r.session != "" &&
+		(w.kind == protocol.TypeSessions || w.kind == protocol.TypeSessionsUpdated) {
 		w.foreign = map[string]bool{"label": true, "cwd": true}
 	}
 	if !isObject(message) || w.copy() != nil {
@@ -142,8 +143,8 @@ func kindOf(message []byte) (kind protocol.Type) {
 	return kind
 }
 
-// hiddenKind is the kind of the placeholder that stands for a member of a message, whatever its value is. It is "" for
-// a member that stays.
+// hiddenKind is the kind of the placeholder that stands for a member of a message, whatever its
+// value is. It is "" for a member that stays.
 func hiddenKind(message protocol.Type, member string) string {
 	switch member = strings.ToLower(member); {
 	case member == "token" || member == "reconnecttoken":

@@ -15,20 +15,27 @@ const (
 
 func TestMessageWithoutSecrets(t *testing.T) {
 	tests := []struct{ name, message, want string }{
-		{"a token", `{"type":"auth","token":"` + token + `"}`, `{"type":"auth","token":"<token-1>"}`},
-		{"a token of no known form", `{"type":"auth","token":"secret"}`, `{"type":"auth","token":"<token-1>"}`},
+		{"a token", `{"type":"auth","token":"` + token + `"}`,
+			`{"type":"auth","token":"<token-1>"}`},
+		{"a token of no known form", `{"type":"auth","token":"secret"}`,
+			`{"type":"auth","token":"<token-1>"}`},
 		{"two tokens", `{"type":"auth","token":"` + token + `","reconnectToken":"` + other + `"}`,
 			`{"type":"auth","token":"<token-1>","reconnectToken":"<token-2>"}`},
-		{"a field in another case", `{"type":"auth","Token":"secret"}`, `{"type":"auth","Token":"<token-1>"}`},
-		{"an escaped token", `{"type":"auth","token":"\u0070tk-0"}`, `{"type":"auth","token":"<token-1>"}`},
-		{"a pairing code", `{"type":"auth.confirm","code":"123456"}`, `{"type":"auth.confirm","code":"<code-1>"}`},
+		{"a field in another case", `{"type":"auth","Token":"secret"}`,
+			`{"type":"auth","Token":"<token-1>"}`},
+		{"an escaped token", `{"type":"auth","token":"\u0070tk-0"}`,
+			`{"type":"auth","token":"<token-1>"}`},
+		{"a pairing code", `{"type":"auth.confirm","code":"123456"}`,
+			`{"type":"auth.confirm","code":"<code-1>"}`},
 		{"a pairing code that is a number", `{"type":"auth.confirm","code": 123456}`,
 			`{"type":"auth.confirm","code":"<code-1>"}`},
 		{"a token in a list", `{"type":"auth","token":["secret",{"a":1}],"x":1}`,
 			`{"type":"auth","token":"<token-1>","x":1}`},
-		{"an answer's text", `{"type":"question.answer","question":"q-1","text":"hunter2","person":"Ada"}`,
+		{"an answer's text",
+			`{"type":"question.answer","question":"q-1","text":"hunter2","person":"Ada"}`,
 			`{"type":"question.answer","question":"q-1","text":"<answer-1>","person":"Ada"}`},
-		{"an answer's content", `{"type":"question.answer","question":"q-1","content":{"pin":1234,"ok":true,"a":["x"]}}`,
+		{"an answer's content",
+			`{"type":"question.answer","question":"q-1","content":{"pin":1234,"ok":true,"a":["x"]}}`,
 			`{"type":"question.answer","question":"q-1","content":"<answer-1>"}`},
 		{"an answer with a wrong field", `{"Type":"question.answer","Text":1234,"content":null}`,
 			`{"Type":"question.answer","Text":"<answer-1>","content":"<answer-2>"}`},
@@ -43,11 +50,14 @@ func TestMessageWithoutSecrets(t *testing.T) {
 			`{"type":"push","metadata":{"<token-1>":1}}`},
 		{"a tool's own argument", `{"type":"tool.call","args":{"token":"page-2"}}`,
 			`{"type":"tool.call","args":{"token":"<secret-1>"}}`},
-		{"a word that is no secret", `{"type":"tool.call","args":{"nextPageToken":"page-2","maxTokens":100}}`,
+		{"a word that is no secret",
+			`{"type":"tool.call","args":{"nextPageToken":"page-2","maxTokens":100}}`,
 			`{"type":"tool.call","args":{"nextPageToken":"page-2","maxTokens":100}}`},
-		{"secrets of others", `{"type":"tool.call","args":{"command":"psql postgresql://u:pw1@db","env":{"password":"x y"}}}`,
+		{"secrets of others",
+			`{"type":"tool.call","args":{"command":"psql postgresql://u:pw1@db","env":{"password":"x y"}}}`,
 			`{"type":"tool.call","args":{"command":"psql postgresql://u:<secret-1>@db","env":{"password":"<secret-2>"}}}`},
-		{"numbers and strings as they are", `{"type":"push","metadata": {"n":1.50e3, "s":"\u00e9\ud800"}}`,
+		{"numbers and strings as they are",
+			`{"type":"push","metadata": {"n":1.50e3, "s":"\u00e9\ud800"}}`,
 			`{"type":"push","metadata":{"n":1.50e3,"s":"\u00e9\ud800"}}`},
 		{"other sessions", `{"type":"sessions","active":[{"id":"s1","label":"own","cwd":"/own"},` +
 			`{"id":"s2","label":"other","cwd":"/other"}]}`,
@@ -56,7 +66,8 @@ func TestMessageWithoutSecrets(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := string(recording.NewRedactor("s1").Message([]byte(test.message))); got != test.want {
+			if got := string(
+				recording.NewRedactor("s1").Message([]byte(test.message))); got != test.want {
 				t.Errorf("message:\ngot  %s\nwant %s", got, test.want)
 			}
 		})
@@ -68,7 +79,9 @@ func TestMessageWithoutSecrets(t *testing.T) {
 func TestSameSecretSamePlaceholder(t *testing.T) {
 	r := recording.NewRedactor("s1")
 	r.Message([]byte(`{"type":"hello.ack","reconnectToken":"a-token-of-a-kind"}`))
-	got := r.Line(adminapi.RecordingLine{Message: []byte(`{"type":"push","event":"I have a-token-of-a-kind"}`)})
+	got := r.Line(
+		adminapi.RecordingLine{Message: []byte(
+			`{"type":"push","event":"I have a-token-of-a-kind"}`)})
 	if want := `{"type":"push","event":"I have <token-1>"}`; string(got.Message) != want {
 		t.Errorf("message: got %s, want %s", got.Message, want)
 	}
@@ -88,7 +101,8 @@ func TestAnswerIsRemovedElsewhere(t *testing.T) {
 
 func TestTextWithoutSecrets(t *testing.T) {
 	r := recording.NewRedactor("s1")
-	got := r.Line(adminapi.RecordingLine{Text: `{"type":"auth","token": "hush", "x":"` + token + `"`})
+	got := r.Line(adminapi.RecordingLine{Text: `{"type":"auth","token": "hush", "x":"` + token +
+		`"`})
 	if want := `{"type":"auth","token": "<token-1>", "x":"<token-2>"`; got.Text != want {
 		t.Errorf("text: got %s, want %s", got.Text, want)
 	}
@@ -99,11 +113,13 @@ func TestTextWithoutSecrets(t *testing.T) {
 		`{'type': 'question.answer', 'text': 'hunter2', 'pin': 1234}`: `<answer-1>`,
 		`{"type":"question.answer","content":{"pin":12`:               `<answer-1>`,
 	} {
-		if got := recording.NewRedactor("s1").Line(adminapi.RecordingLine{Text: text}); got.Text != want {
+		if got := recording.NewRedactor("s1").Line(
+			adminapi.RecordingLine{Text: text}); got.Text != want {
 			t.Errorf("text %s: got %s, want %s", text, got.Text, want)
 		}
 	}
-	closed := r.Line(adminapi.RecordingLine{Closed: &adminapi.RecordedClose{Code: 1008, Reason: token}})
+	closed := r.Line(adminapi.RecordingLine{Closed: &adminapi.RecordedClose{Code: 1008,
+		Reason: token}})
 	if closed.Closed.Reason != "<token-2>" {
 		t.Errorf("reason: got %q, want <token-2>", closed.Closed.Reason)
 	}

@@ -17,20 +17,24 @@ func TestCalls(t *testing.T) {
 	for i, r := range []adminapi.Record{
 		{Kind: adminapi.RecordCall, Session: "s", Command: "make test", ExitCode: new(2)},
 		{Kind: adminapi.RecordCall, Session: "other", Command: "make test", ExitCode: new(0)},
-		{Kind: adminapi.RecordCall, Session: "s", Command: `echo '"session":"other","kind":"gate"'`},
+		{Kind: adminapi.RecordCall, Session: "s",
+			Command: `echo '"session":"other","kind":"gate"'`},
 		{Kind: adminapi.RecordGate, Session: "s"},
-		{Kind: adminapi.RecordCall, Session: "s", Command: strings.Repeat("x", maxName) + " more", ExitCode: new(0)},
+		{Kind: adminapi.RecordCall, Session: "s", Command: strings.Repeat("x", maxName) + " more",
+			ExitCode: new(0)},
 	} {
 		r.TS, r.ID = at.Add(time.Duration(i)*time.Second), fmt.Sprint(i)
 		l.Record(r)
 	}
-	for since, want := range map[time.Time]string{{}: "0 2 4", at.Add(time.Second): "2 4", at.Add(time.Hour): ""} {
+	for since, want := range map[time.Time]string{{}: "0 2 4", at.Add(time.Second): "2 4",
+		at.Add(time.Hour): ""} {
 		found, err := l.Calls(t.Context(), "s", since)
 		var ids []string
 		for _, r := range found {
 			ids = append(ids, r.ID)
 			if r.ID == "4" && (len(r.Command) != maxName+len("…") || *r.ExitCode != 0) {
-				t.Errorf("a long command has %d bytes and exit code %d, want it cut, and 0", len(r.Command), *r.ExitCode)
+				t.Errorf("a long command has %d bytes and exit code %d, want it cut, and 0",
+					len(r.Command), *r.ExitCode)
 			}
 		}
 		if got := strings.Join(ids, " "); got != want || err != nil {

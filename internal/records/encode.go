@@ -17,10 +17,12 @@ const (
 	maxName = 1 << 10
 )
 
-// timeLayout is the time of a line. All have the same length, so that the bytes of two times compare as the times do.
+// timeLayout is the time of a line. All have the same length, so that the bytes of two times
+// compare as the times do.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// appendRecord appends a record as a line. Strings have the escapes of JSON, and secrets are replaced.
+// appendRecord appends a record as a line. Strings have the escapes of JSON, and secrets are
+// replaced.
 func appendRecord(line []byte, r *adminapi.Record) []byte {
 	line = append(line, `{"ts":"`...)
 	line = r.TS.UTC().AppendFormat(line, timeLayout)
@@ -30,9 +32,11 @@ func appendRecord(line []byte, r *adminapi.Record) []byte {
 	for _, f := range [...]struct{ name, value string }{
 		{`,"session":`, r.Session}, {`,"provider":`, r.Provider},
 		{`,"gateway":`, r.Gateway}, {`,"trace":`, r.Trace},
-		{`,"span":`, r.Span}, {`,"parent":`, r.Parent}, {`,"state":`, r.State}, {`,"label":`, r.Label},
+		{`,"span":`, r.Span}, {`,"parent":`, r.Parent}, {`,"state":`, r.State},
+		{`,"label":`, r.Label},
 		{`,"host":`, r.Host}, {`,"cwd":`, r.CWD}, {`,"id":`, r.ID}, {`,"tool":`, r.Tool},
-		{`,"outcome":`, r.Outcome}, {`,"code":`, r.Code}, {`,"by":`, r.By}, {`,"reason":`, r.Reason},
+		{`,"outcome":`, r.Outcome}, {`,"code":`, r.Code}, {`,"by":`, r.By},
+		{`,"reason":`, r.Reason},
 		{`,"stream":`, r.Stream}, {`,"level":`, r.Level}, {`,"fate":`, string(r.Fate)},
 	} {
 		line = appendText(line, f.name, f.value, maxName)
@@ -63,7 +67,8 @@ func appendText(line []byte, name, text string, limit int) []byte {
 	}
 	if text = secrets.Redact(text); len(text) > limit {
 		text = text[:limit]
-		for !utf8.ValidString(text[max(0, len(text)-utf8.UTFMax):]) && len(text) > limit-utf8.UTFMax {
+		for !utf8.ValidString(text[max(0, len(text)-utf8.UTFMax):]) &&
+			len(text) > limit-utf8.UTFMax {
 			text = text[:len(text)-1]
 		}
 		text += "…"

@@ -16,19 +16,23 @@ import (
 // This file writes records to the newest file of the directory, begins another one when that is
 // full, and removes old files.
 
-// A file of records ends when it has this size, or a part of the age that records may have, so that old ones can go.
+// A file of records ends when it has this size, or a part of the age that records may have, so that
+// old ones can go.
 const (
 	maxFileBytes = 8 << 20
 	fileParts    = 10 // files that make up the age and the size
 )
 
-// cacheIdle is after which time without a query the copy of the records goes with the next old file.
+// cacheIdle is after which time without a query the copy of the records goes with the next old
+// file.
 const cacheIdle = 24 * time.Hour
 
-// clockSlack is how far a clock may go back without a word: clocks are corrected by a little all the time.
+// clockSlack is how far a clock may go back without a word: clocks are corrected by a little all
+// the time.
 const clockSlack = time.Minute
 
-// CacheFile is the name of the database of tapctl records sql in the directory of the records: a copy of them.
+// CacheFile is the name of the database of tapctl records sql in the directory of the records: a
+// copy of them.
 const CacheFile = "records.db"
 
 // Segment is one file of records. Its number rises from file to file.
@@ -55,7 +59,8 @@ func Segments(dir string) ([]Segment, error) {
 	return list, nil
 }
 
-// file is the file that is written, and the rules by which the older ones go. It is for one goroutine.
+// file is the file that is written, and the rules by which the older ones go. It is for one
+// goroutine.
 type file struct {
 	dir      string
 	maxAge   time.Duration
@@ -70,8 +75,8 @@ type file struct {
 	latest time.Time // the newest time of all records
 }
 
-// write appends lines whose first and last have these times. After an error the lines may be there in part: the next
-// write begins a new line.
+// write appends lines whose first and last have these times. After an error the lines may be there
+// in part: the next write begins a new line.
 func (f *file) write(lines []byte, first, last time.Time) error {
 	f.checkClock(first, last)
 	if f.f != nil && f.isFull(int64(len(lines)), first) {
@@ -105,8 +110,10 @@ func (f *file) write(lines []byte, first, last time.Time) error {
 // checkClock notes that the clock went back. Records keep the order in which they came.
 func (f *file) checkClock(first, last time.Time) {
 	if !f.latest.IsZero() && first.Before(f.latest.Add(-clockSlack)) {
-		f.clock = fmt.Sprintf("the clock went back: there are records of %s, and now it is %s; set it, and until then "+
-			"none are removed for their age", lineTime(f.latest), lineTime(first))
+		f.clock = fmt.Sprintf(
+			"the clock went back: there are records of %s, and now it is %s; set it, "+
+				"and until then "+
+				"none are removed for their age", lineTime(f.latest), lineTime(first))
 	}
 	if last.After(f.latest) {
 		f.latest, f.clock = last, ""
@@ -118,7 +125,8 @@ func (f *file) isFull(more int64, now time.Time) bool {
 		f.maxAge > 0 && now.Sub(f.began) > f.maxAge/fileParts
 }
 
-// open opens the newest file, or makes the next one, and removes those that are too old or too many.
+// open opens the newest file, or makes the next one, and removes those that are too old or too
+// many.
 func (f *file) open(now time.Time, next bool) error {
 	if err := proc.PrivateDir(f.dir); err != nil {
 		return err
@@ -195,7 +203,8 @@ func (f *file) remove(list []Segment, now time.Time) {
 	}
 	// A removed record must not stay in a copy. A copy in use forgets it at the next query.
 	cache := filepath.Join(f.dir, CacheFile)
-	if info, err := os.Stat(cache); len(old) > 0 && err == nil && time.Since(info.ModTime()) > cacheIdle {
+	if info, err := os.Stat(cache); len(old) > 0 && err == nil &&
+		time.Since(info.ModTime()) > cacheIdle {
 		old = append(old, cache, cache+"-wal", cache+"-shm")
 	}
 	_ = removeAll(old) // at the next file it tries again

@@ -25,12 +25,14 @@ func numbers(t *testing.T, dir string) (list []int) {
 	return list
 }
 
-// TestRetentionBySize: the oldest files go, the newest records stay, and the directory keeps its size.
+// TestRetentionBySize: the oldest files go, the newest records stay, and the directory keeps its
+// size.
 func TestRetentionBySize(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{MaxBytes: 64 << 10})
 	for i := range 4000 {
-		l.Record(adminapi.Record{TS: at, Kind: "call", ID: fmt.Sprint(i), Reason: strings.Repeat("x", 100)})
+		l.Record(adminapi.Record{TS: at, Kind: "call", ID: fmt.Sprint(i),
+			Reason: strings.Repeat("x", 100)})
 		if i%100 == 0 {
 			l.Flush(t.Context())
 		}
@@ -51,7 +53,8 @@ func TestRetentionBySize(t *testing.T) {
 	}
 }
 
-// TestRetentionByAge: files that are too old go when a gateway starts to write, but not while the clock is behind them.
+// TestRetentionByAge: files that are too old go when a gateway starts to write, but not while the
+// clock is behind them.
 func TestRetentionByAge(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -68,7 +71,8 @@ func TestRetentionByAge(t *testing.T) {
 		for i, age := range c.ages {
 			path := filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1))
 			text := appendRecord(nil, &adminapi.Record{TS: now.Add(-age), Kind: "call"})
-			err := errors.Join(os.WriteFile(path, text, 0o600), os.Chtimes(path, time.Time{}, now.Add(-age)))
+			err := errors.Join(os.WriteFile(path, text, 0o600),
+				os.Chtimes(path, time.Time{}, now.Add(-age)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +101,8 @@ func TestRetentionOfCopy(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "00000001.jsonl")
 		copied := filepath.Join(dir, CacheFile)
-		for path, age := range map[string]time.Duration{path: 50 * time.Hour, copied: c.age, copied + "-wal": c.age} {
+		for path, age := range map[string]time.Duration{path: 50 * time.Hour, copied: c.age,
+			copied + "-wal": c.age} {
 			if err := errors.Join(os.WriteFile(path, []byte("{}\n"), 0o600),
 				os.Chtimes(path, time.Time{}, now.Add(-age))); err != nil {
 				t.Fatal(err)
@@ -133,14 +138,16 @@ func TestRotationByAge(t *testing.T) {
 	}
 }
 
-// TestClockBack: records keep their order when the clock goes back, and the status says so until it is right again.
+// TestClockBack: records keep their order when the clock goes back, and the status says so until it
+// is right again.
 func TestClockBack(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{})
 	for i, c := range []struct {
 		ts    time.Time
 		fault bool
-	}{{at, false}, {at.Add(-time.Hour), true}, {at.Add(-time.Second), true}, {at.Add(time.Hour), false}} {
+	}{{at, false}, {at.Add(-time.Hour), true}, {at.Add(-time.Second), true},
+		{at.Add(time.Hour), false}} {
 		l.Record(adminapi.Record{TS: c.ts, Kind: "call", ID: fmt.Sprint(i)})
 		l.Flush(t.Context())
 		if got := l.Faults(); (got != "") != c.fault {
@@ -167,7 +174,8 @@ func TestFaultyDirectory(t *testing.T) {
 	l := start(t, Options{Dir: dir, FaultsChanged: func() { mu.Lock(); told++; mu.Unlock() }})
 	l.Record(adminapi.Record{TS: at, Kind: "call", ID: "1"})
 	l.Flush(t.Context())
-	if got := l.Faults(); !strings.HasPrefix(got, "1 record since the start could not be written: ") {
+	if got := l.Faults(); !strings.HasPrefix(got,
+		"1 record since the start could not be written: ") {
 		t.Errorf("faults: %q, want a record that could not be written", got)
 	}
 	if err := os.Remove(dir); err != nil {
@@ -226,8 +234,9 @@ func TestBoundedQueue(t *testing.T) {
 		record adminapi.Record
 		room   int
 	}{
-		"many":  {adminapi.Record{TS: at, Kind: "call"}, maxQueued},
-		"large": {adminapi.Record{TS: at, Kind: "push", Event: strings.Repeat("x", 1<<20)}, maxQueuedBytes >> 20},
+		"many": {adminapi.Record{TS: at, Kind: "call"}, maxQueued},
+		"large": {adminapi.Record{TS: at, Kind: "push", Event: strings.Repeat("x", 1<<20)},
+			maxQueuedBytes >> 20},
 	} {
 		l := start(t, Options{})
 		l.fileMu.Lock() // the disk stands still
@@ -239,8 +248,8 @@ func TestBoundedQueue(t *testing.T) {
 		l.mu.Unlock()
 		l.fileMu.Unlock()
 		if accepted < c.room || accepted > 2*c.room || accepted+full != 2*c.room+10 {
-			t.Errorf("%s: %d accepted and %d dropped, want %d to %d of %d", name, accepted, full, c.room, 2*c.room,
-				2*c.room+10)
+			t.Errorf("%s: %d accepted and %d dropped, want %d to %d of %d", name, accepted, full,
+				c.room, 2*c.room, 2*c.room+10)
 		}
 		if got := l.Faults(); !strings.Contains(got, "too slow") {
 			t.Errorf("%s: faults %q, want that the disk is too slow", name, got)
@@ -284,7 +293,8 @@ func TestSinceReadsNewFilesOnly(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	for i, age := range []time.Duration{2 * time.Hour, 2 * time.Minute} {
 		path := filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1))
-		text := appendRecord(nil, &adminapi.Record{TS: now.Add(-age), Kind: "call", ID: fmt.Sprint(i + 1)})
+		text := appendRecord(nil, &adminapi.Record{TS: now.Add(-age), Kind: "call",
+			ID: fmt.Sprint(i + 1)})
 		if err := os.WriteFile(path, append([]byte("no record\n"), text...), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -292,10 +302,12 @@ func TestSinceReadsNewFilesOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for since, want := range map[time.Duration][2]int{time.Hour: {1, 1}, 3 * time.Hour: {2, 2}, 0: {0, 0}} {
+	for since, want := range map[time.Duration][2]int{time.Hour: {1, 1}, 3 * time.Hour: {2, 2},
+		0: {0, 0}} {
 		found, err := Find(t.Context(), dir, Query{Since: now.Add(-since)})
 		if got := [2]int{len(found.Records), found.Unreadable}; err != nil || got != want {
-			t.Errorf("since %s: %d records and lines that are none, %v, want %d", since, got, err, want)
+			t.Errorf("since %s: %d records and lines that are none, %v, want %d", since, got, err,
+				want)
 		}
 	}
 }
@@ -308,7 +320,8 @@ func TestConcurrent(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 100 {
-				l.Record(adminapi.Record{TS: time.Now(), Kind: "call", Session: fmt.Sprint(i), ID: fmt.Sprint(j)})
+				l.Record(adminapi.Record{TS: time.Now(), Kind: "call", Session: fmt.Sprint(i),
+					ID: fmt.Sprint(j)})
 			}
 			found, err := l.Find(t.Context(), Query{Session: fmt.Sprint(i)})
 			if err != nil || len(found.Records) != 100 || found.Unreadable != 0 {

@@ -121,7 +121,8 @@ func newWanted(q Query, hasText bool) *wanted {
 		w.session = protocol.AppendText([]byte(`,"session":`), q.Session)
 	}
 	for _, f := range []struct{ name, value string }{
-		{`"trace":`, q.Trace}, {`"tool":`, q.Tool}, {`"provider":`, q.Provider}, {`"kind":`, q.Kind},
+		{`"trace":`, q.Trace}, {`"tool":`, q.Tool}, {`"provider":`, q.Provider},
+		{`"kind":`, q.Kind},
 	} {
 		if f.value != "" {
 			w.parts = append(w.parts, protocol.AppendText([]byte(f.name), f.value))
@@ -129,7 +130,8 @@ func newWanted(q Query, hasText bool) *wanted {
 	}
 	if q.Outcome != "" {
 		w.either = append(w.either, [2][]byte{
-			protocol.AppendText([]byte(`"outcome":`), q.Outcome), protocol.AppendText([]byte(`"fate":`), q.Outcome),
+			protocol.AppendText([]byte(`"outcome":`), q.Outcome),
+			protocol.AppendText([]byte(`"fate":`), q.Outcome),
 		})
 	}
 	if hasText {
@@ -142,7 +144,8 @@ func newWanted(q Query, hasText bool) *wanted {
 // text that looks like a member of the record, so only lines with metadata are decoded for that.
 func (w *wanted) wants(text []byte) bool {
 	at := text[timeStart:timeEnd]
-	if w.since != nil && bytes.Compare(at, w.since) < 0 || w.until != nil && bytes.Compare(at, w.until) > 0 {
+	if w.since != nil && bytes.Compare(at, w.since) < 0 || w.until != nil &&
+		bytes.Compare(at, w.until) > 0 {
 		return false
 	}
 	if w.session != nil && !bytes.HasPrefix(afterKind(text), w.session) {

@@ -27,7 +27,8 @@ const (
 	keptBuffer     = 64 << 10
 )
 
-// linger is how long a record waits for others. To wake a goroutine and to write a line costs more than a call.
+// linger is how long a record waits for others. To wake a goroutine and to write a line costs more
+// than a call.
 const linger = 20 * time.Millisecond
 
 // Options say how long and how much to keep, and where. MaxAge and MaxBytes are of all files
@@ -43,8 +44,9 @@ type Options struct {
 	FaultsChanged func()
 }
 
-// Log writes the records of one gateway and finds them again. Make one with [New]; it makes its directory and a file
-// with the first record. [Log.Close] ends it. All methods may be called from any goroutine.
+// Log writes the records of one gateway and finds them again. Make one with [New]; it makes its
+// directory and a file with the first record. [Log.Close] ends it. All methods may be called from
+// any goroutine.
 type Log struct {
 	o Options
 
@@ -181,7 +183,9 @@ func (l *Log) Faults() string {
 	f := &l.faults
 	switch {
 	case f.err != nil:
-		return fmt.Sprintf("%s since the start could not be written: %v; make room in %s, or see who may write there",
+		return fmt.Sprintf(
+			"%s since the start could not be written: %v; make room in %s, or see who "+
+				"may write there",
 			visible.Count(f.unwritten+f.full, "record"), f.err, l.o.Dir)
 	case f.full > 0:
 		return fmt.Sprintf("%s since the start %s not kept, because the disk of %s was too slow",
@@ -253,7 +257,8 @@ func (l *Log) Pushed(session string) []adminapi.Record {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	l.Flush(ctx)
-	found, err := search(ctx, l.o.Dir, newWanted(Query{Kind: adminapi.RecordPush, Session: session}, true), maxPushed)
+	found, err := search(ctx, l.o.Dir, newWanted(Query{Kind: adminapi.RecordPush, Session: session},
+		true), maxPushed)
 	if err != nil {
 		return nil
 	}

@@ -58,9 +58,11 @@ func TestRecord(t *testing.T) {
 			Label:   "a\x1b[31m\nb",
 			CWD:     "/tmp",
 		},
-		{TS: at, Kind: adminapi.RecordCall, Session: "s1", Provider: "ci", Tool: "build", Outcome: "failed",
-			Code: "TIMEOUT", DurationMs: 1.25, Trace: strings.Repeat("a", 32), ID: "1"},
-		{TS: at, Kind: adminapi.RecordCall, Tool: "bash", Command: "exit 0 # \x1b[2J\n", ExitCode: new(0)},
+		{TS: at, Kind: adminapi.RecordCall, Session: "s1", Provider: "ci", Tool: "build",
+			Outcome: "failed", Code: "TIMEOUT", DurationMs: 1.25, Trace: strings.Repeat("a", 32),
+			ID: "1"},
+		{TS: at, Kind: adminapi.RecordCall, Tool: "bash", Command: "exit 0 # \x1b[2J\n",
+			ExitCode: new(0)},
 		{
 			TS:      at.Add(time.Microsecond),
 			Kind:    adminapi.RecordGate,
@@ -69,8 +71,8 @@ func TestRecord(t *testing.T) {
 			By:      "hook x",
 			Reason:  "no",
 		},
-		{TS: at, Kind: adminapi.RecordPush, Session: "s1", Provider: "ci", Stream: "builds", Seq: 7, Level: "inject",
-			Fate: adminapi.FateQueued, Event: "broken \u2028 \x00",
+		{TS: at, Kind: adminapi.RecordPush, Session: "s1", Provider: "ci", Stream: "builds", Seq: 7,
+			Level: "inject", Fate: adminapi.FateQueued, Event: "broken \u2028 \x00",
 			Metadata: json.RawMessage(`{"a":"\ud800","session":"s2"}`)},
 	}
 	for _, r := range want {
@@ -99,15 +101,18 @@ func TestRecord(t *testing.T) {
 func TestRecordHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{})
-	l.Record(adminapi.Record{TS: at, Kind: "push", Session: "s", Command: "curl -H 'Authorization: Bearer abcd1234' h",
-		Event: "GH_TOKEN=abc gh pr list", Reason: "dial postgresql://u:pw@db: refused",
+	l.Record(adminapi.Record{TS: at, Kind: "push", Session: "s",
+		Command: "curl -H 'Authorization: Bearer abcd1234' h",
+		Event:   "GH_TOKEN=abc gh pr list", Reason: "dial postgresql://u:pw@db: refused",
 		Metadata: json.RawMessage(`{"password":"x y","key":"name","n":1}`)})
 	r := find(t, l, Query{}).Records[0]
-	if r.Command != "curl -H 'Authorization: Bearer <secret>' h" || r.Event != "GH_TOKEN=<secret> gh pr list" ||
+	if r.Command != "curl -H 'Authorization: Bearer <secret>' h" ||
+		r.Event != "GH_TOKEN=<secret> gh pr list" ||
 		r.Reason != "dial postgresql://u:<secret>@db: refused" {
 		t.Errorf("texts: got %+v, want <secret>", r)
 	}
-	if got, want := string(r.Metadata), `{"password":"<secret-1>","key":"name","n":1}`; got != want {
+	if got, want := string(
+		r.Metadata), `{"password":"<secret-1>","key":"name","n":1}`; got != want {
 		t.Errorf("metadata: got %s, want %s", got, want)
 	}
 }
@@ -117,11 +122,13 @@ func TestRecordRedacts(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{})
 	token := "adm-0123456789abcdef0123456789abcdef"
-	l.Record(adminapi.Record{TS: at, Kind: "push", Session: "s", Event: "see " + token, Prompt: token, Reason: token,
-		Tool: token, Command: token, Metadata: json.RawMessage(`{"x":"\u0061dm-0123456789abcdef0123456789abcdef"}`)})
+	l.Record(adminapi.Record{TS: at, Kind: "push", Session: "s", Event: "see " + token,
+		Prompt: token, Reason: token,
+		Tool: token, Command: token,
+		Metadata: json.RawMessage(`{"x":"\u0061dm-0123456789abcdef0123456789abcdef"}`)})
 	r := find(t, l, Query{}).Records[0]
-	if r.Event != "see <token>" || r.Prompt != "<token>" || r.Reason != "<token>" || r.Tool != "<token>" ||
-		r.Command != "<token>" {
+	if r.Event != "see <token>" || r.Prompt != "<token>" || r.Reason != "<token>" ||
+		r.Tool != "<token>" || r.Command != "<token>" {
 		t.Errorf("texts: got %+v, want <token>", r)
 	}
 	if got, want := string(r.Metadata), `{"x":"<token-1>"}`; got != want {
@@ -132,7 +139,8 @@ func TestRecordRedacts(t *testing.T) {
 // TestRecordHasAllMembers: a record comes back whole from its file.
 func TestRecordHasAllMembers(t *testing.T) {
 	t.Parallel()
-	want := adminapi.Record{TS: at, ExitCode: new(3), Metadata: json.RawMessage(`{"a":1}`), DurationMs: 1.5, Seq: 7}
+	want := adminapi.Record{TS: at, ExitCode: new(3), Metadata: json.RawMessage(`{"a":1}`),
+		DurationMs: 1.5, Seq: 7}
 	v := reflect.ValueOf(&want).Elem()
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.String {
@@ -146,12 +154,14 @@ func TestRecordHasAllMembers(t *testing.T) {
 	}
 }
 
-// TestRecordCuts: a text that is too long is cut between two characters, and metadata that is too long is left out.
+// TestRecordCuts: a text that is too long is cut between two characters, and metadata that is too
+// long is left out.
 func TestRecordCuts(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{})
 	long := strings.Repeat("x", maxText-1) + "é and more"
-	l.Record(adminapi.Record{TS: at, Kind: "push", Event: long, Metadata: json.RawMessage(`{"a":"` + long + `"}`)})
+	l.Record(adminapi.Record{TS: at, Kind: "push", Event: long,
+		Metadata: json.RawMessage(`{"a":"` + long + `"}`)})
 	r := find(t, l, Query{}).Records[0]
 	if want := strings.Repeat("x", maxText-1) + "…"; r.Event != want || r.Metadata != nil {
 		t.Errorf("got %d bytes that end in %q and metadata of %d bytes, want %d bytes and none",
@@ -163,14 +173,17 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{MaxBytes: 10 << 10}) // files of 1 KiB
 	for i := range 40 {
-		r := adminapi.Record{TS: at.Add(time.Duration(i) * time.Second), Kind: adminapi.RecordCall, Outcome: "ok",
-			Session: fmt.Sprint("s", i%2), Provider: "p", Tool: "ok", ID: fmt.Sprint(i)}
+		r := adminapi.Record{TS: at.Add(time.Duration(i) * time.Second), Kind: adminapi.RecordCall,
+			Outcome: "ok", Session: fmt.Sprint("s", i%2), Provider: "p", Tool: "ok",
+			ID: fmt.Sprint(i)}
 		if i%10 == 3 {
 			r.Outcome, r.Trace = "failed", "t3"
 		}
 		if i == 20 {
-			r = adminapi.Record{TS: r.TS, Kind: adminapi.RecordPush, Session: "s0", Provider: "q", ID: "20",
-				Fate: "stored", Metadata: json.RawMessage(`{"session":"s1","outcome":"failed","tool":"ok"}`)}
+			r = adminapi.Record{TS: r.TS, Kind: adminapi.RecordPush, Session: "s0", Provider: "q",
+				ID:       "20",
+				Fate:     "stored",
+				Metadata: json.RawMessage(`{"session":"s1","outcome":"failed","tool":"ok"}`)}
 		}
 		l.Record(r)
 		l.Flush(t.Context())
@@ -186,7 +199,8 @@ func TestFind(t *testing.T) {
 	}{
 		{"last", Query{Last: 3}, "37 38 39", true},
 		{"session", Query{Session: "s1", Last: 2}, "37 39", true},
-		{"not in metadata", Query{Session: "s1", Since: at.Add(18 * time.Second), Until: at.Add(22 * time.Second)},
+		{"not in metadata", Query{Session: "s1", Since: at.Add(18 * time.Second),
+			Until: at.Add(22 * time.Second)},
 			"19 21", false},
 		{"outcome", Query{Outcome: "failed"}, "3 13 23 33", false},
 		{"fate", Query{Outcome: "stored"}, "20", false},
@@ -201,21 +215,23 @@ func TestFind(t *testing.T) {
 		for _, r := range found.Records {
 			ids = append(ids, r.ID)
 		}
-		if got := strings.Join(ids, " "); got != c.want || found.More != c.isCut || found.Unreadable != 0 {
-			t.Errorf("%s: got %q, cut %v, %d unreadable, want %q, cut %v", c.name, got, found.More, found.Unreadable,
-				c.want, c.isCut)
+		if got := strings.Join(ids, " "); got != c.want || found.More != c.isCut ||
+			found.Unreadable != 0 {
+			t.Errorf("%s: got %q, cut %v, %d unreadable, want %q, cut %v", c.name, got, found.More,
+				found.Unreadable, c.want, c.isCut)
 		}
 	}
 }
 
-// TestCutAnywhere cuts a file at each byte of its last kilobyte: all whole records are found, and the next ones go into
-// the same file behind the rest.
+// TestCutAnywhere cuts a file at each byte of its last kilobyte: all whole records are found, and
+// the next ones go into the same file behind the rest.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{})
 	for i := range 20 {
 		l.Record(
-			adminapi.Record{TS: at, Kind: "push", Session: "s", Event: strings.Repeat("é\n", 20), ID: fmt.Sprint(i)},
+			adminapi.Record{TS: at, Kind: "push", Session: "s", Event: strings.Repeat("é\n", 20),
+				ID: fmt.Sprint(i)},
 		)
 	}
 	l.Flush(t.Context())
@@ -225,7 +241,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 	for cut := len(whole) - 1024; cut < len(whole); cut++ {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "00000001.jsonl"), whole[:cut], 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "00000001.jsonl"), whole[:cut],
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		wantWhole := bytes.Count(whole[:cut], []byte("\n"))
@@ -251,10 +268,11 @@ func TestCutAnywhere(t *testing.T) {
 		}
 		n := len(got.Records)
 		if n != wantWhole+1 || got.Unreadable != wantUnreadable || got.Records[n-1].ID != "next" {
-			t.Fatalf("cut at %d, then one more: %d records, %d unreadable, want %d and %d", cut, n, got.Unreadable,
-				wantWhole+1, wantUnreadable)
+			t.Fatalf("cut at %d, then one more: %d records, %d unreadable, want %d and %d", cut, n,
+				got.Unreadable, wantWhole+1, wantUnreadable)
 		}
-		if err := again.file.f.Close(); err != nil { // without waiting for the disk a thousand times
+		// without waiting for the disk a thousand times
+		if err := again.file.f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -279,12 +297,15 @@ func TestReader(t *testing.T) {
 		"two halves":  {good[:30] + good[30:60] + good + "\n" + good, 1},
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "00000009.jsonl"), []byte(c.text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "00000009.jsonl"), []byte(c.text),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Find(t.Context(), dir, Query{})
-		if err != nil || len(got.Records) != 1 || got.Records[0].ID != "good" || got.Unreadable != c.unreadable {
-			t.Errorf("%s: got %+v, %v, want the good record and %d unreadable", name, got, err, c.unreadable)
+		if err != nil || len(got.Records) != 1 || got.Records[0].ID != "good" ||
+			got.Unreadable != c.unreadable {
+			t.Errorf("%s: got %+v, %v, want the good record and %d unreadable", name, got, err,
+				c.unreadable)
 		}
 	}
 }

@@ -31,7 +31,8 @@ func TestStreamsReturn(t *testing.T) {
 		l := start(t, Options{Dir: dir})
 		g := gateway.New(gateway.Options{Recorder: l})
 		t.Cleanup(func() { g.Drain(context.Background()) })
-		s, err := g.Register(gateway.SessionSpec{ID: id, Returns: true}, gateway.HostInfo{Kind: "test"}, quietHost{})
+		s, err := g.Register(gateway.SessionSpec{ID: id, Returns: true},
+			gateway.HostInfo{Kind: "test"}, quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,8 @@ func TestStreamsReturn(t *testing.T) {
 	}
 	l, s := begin("s1")
 	for _, m := range []*protocol.Push{
-		{Event: "first", Level: protocol.LevelKeep, Stream: "builds", Metadata: protocol.Raw(`{"run":1}`)},
+		{Event: "first", Level: protocol.LevelKeep, Stream: "builds",
+			Metadata: protocol.Raw(`{"run":1}`)},
 		{Event: "second", Level: protocol.LevelSurface, Stream: "builds"},
 	} {
 		if _, err := s.Push(t.Context(), "ci", m); err != nil {
@@ -57,7 +59,8 @@ func TestStreamsReturn(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]string{"s1": "second surface  first keep {\"run\":1}", "s2": ""} {
+	for id, want := range map[string]string{"s1": "second surface  first keep {\"run\":1}",
+		"s2": ""} {
 		_, s := begin(id)
 		var got []string
 		for _, r := range s.History([]string{"builds@ci"}, 0, time.Time{}) {

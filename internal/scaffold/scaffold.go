@@ -32,21 +32,24 @@ import (
 
 // language is how a provider in a language is written and installed.
 type language struct {
-	template string            // the directory of the template
-	sdk      []string          // globs of the SDK's files
-	cut, to  string            // the SDK's files move from below cut to below to
-	ignore   string            // the lines of .gitignore
-	program  string            // the program that must be on PATH
-	check    []string          // arguments with which program succeeds if the provider can start; nil: install first
-	install  string            // for sh; it makes the program able to start
-	links    map[string]string // symbolic links and where they lead
+	template string   // the directory of the template
+	sdk      []string // globs of the SDK's files
+	cut, to  string   // the SDK's files move from below cut to below to
+	ignore   string   // the lines of .gitignore
+	program  string   // the program that must be on PATH
+	// arguments with which program succeeds if the provider can start; nil: install first
+	check   []string
+	install string            // for sh; it makes the program able to start
+	links   map[string]string // symbolic links and where they lead
 }
 
 var languages = map[string]language{
 	"go": {
 		template: "providers/templates/hello",
-		sdk: []string{"LICENSE", "providers/*.go", "internal/lazyregexp/*.go", "internal/link/*.go",
-			"internal/proof/*.go", "internal/protocol/*.go", "internal/statedir/*.go", "internal/visible/*.go"},
+		sdk: []string{"LICENSE", "providers/*.go", "internal/chans/*.go",
+			"internal/lazyregexp/*.go", "internal/link/*.go", "internal/proof/*.go",
+			"internal/protocol/*.go", "internal/statedir/*.go",
+			"internal/visible/*.go"},
 		to:      "tapgw",
 		ignore:  "/provider\n",
 		program: "go",
@@ -55,7 +58,8 @@ var languages = map[string]language{
 	"node": {
 		template: "providers/templates/node",
 		sdk: []string{
-			"LICENSE", "providers/node/index.mjs", "providers/node/lib/*.mjs", "providers/node/README.md",
+			"LICENSE", "providers/node/index.mjs", "providers/node/lib/*.mjs",
+			"providers/node/README.md",
 		},
 		cut:     "providers/node/",
 		to:      "tapgw-provider",
@@ -156,7 +160,8 @@ func (p *Project) Make(ctx context.Context, state daemon.Dir, note func(string))
 	if err != nil {
 		return Result{}, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	r := Result{Name: p.name, Lang: p.lang, Dir: p.dir, File: p.file, Tool: p.tool, Ready: missing == ""}
+	r := Result{Name: p.name, Lang: p.lang, Dir: p.dir, File: p.file, Tool: p.tool,
+		Ready: missing == ""}
 	if r.Ready {
 		r.Sessions, r.Next = awaitTool(ctx, state, protocol.NormalName(p.name), p.tool)
 	} else {
@@ -246,7 +251,8 @@ func addModules(files map[string][]byte) error {
 			sum.WriteString(line)
 		}
 	}
-	files["tapgw/go.mod"] = fmt.Appendf(nil, "module tapgw\n\n%s\nrequire (\n%s)\n", &version, &required)
+	files["tapgw/go.mod"] = fmt.Appendf(nil, "module tapgw\n\n%s\nrequire (\n%s)\n", &version,
+		&required)
 	files["go.mod"] = fmt.Appendf(
 		nil,
 		"module provider\n\n%s\nrequire (\n%s\ttapgw v0.0.0\n)\n\nreplace tapgw => ./tapgw\n",
@@ -342,7 +348,8 @@ func (p *Project) prepare(ctx context.Context, note func(string)) (missing strin
 			continue
 		}
 		if i > 0 { // such as a python3 of the user's own before the system's, which has the package
-			note(fmt.Sprintf("%s runs with %s, because %s lacks what it needs", p.name, program, programs[0]))
+			note(fmt.Sprintf("%s runs with %s, because %s lacks what it needs", p.name, program,
+				programs[0]))
 		}
 		return "", nil
 	}
@@ -389,7 +396,8 @@ func (p *Project) canStart(ctx context.Context) error {
 func (p *Project) run(ctx context.Context, command ...string) error {
 	var stderr bytes.Buffer
 	child, err := proc.Start(proc.Command{
-		Path: command[0], Args: command[1:], Dir: p.dir, Env: os.Environ(), Stdout: &bytes.Buffer{}, Stderr: &stderr,
+		Path: command[0], Args: command[1:], Dir: p.dir, Env: os.Environ(), Stdout: &bytes.Buffer{},
+		Stderr: &stderr,
 	})
 	if err != nil {
 		return err
@@ -419,7 +427,8 @@ func (p *Project) writeProviderFile() (err error) {
 		"node":   {p.program, "provider.mjs"},
 		"python": {p.program, "provider.py"},
 	}[p.lang]
-	text := bytes.NewBufferString("# tapgw new wrote this file. `tapgw config schema provider` describes all keys.\n")
+	text := bytes.NewBufferString(
+		"# tapgw new wrote this file. `tapgw config schema provider` describes all keys.\n")
 	err = toml.NewEncoder(text).Encode(struct {
 		Kind    string   `toml:"kind"`
 		Command []string `toml:"command"`
@@ -437,7 +446,9 @@ const startLimit = 10 * time.Second
 // awaitTool waits until each session of the running gateway has the provider's tool: another
 // provider may have a tool of that name. It returns how many sessions have it, and the user's next
 // step.
-func awaitTool(ctx context.Context, state daemon.Dir, provider, tool string) (sessions int, next string) {
+func awaitTool(
+	ctx context.Context, state daemon.Dir, provider, tool string,
+) (sessions int, next string) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	g, runs := state.Running(ctx)

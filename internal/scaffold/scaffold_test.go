@@ -9,14 +9,17 @@ import (
 
 // go.mod of a new provider requires the modules that the SDK imports, and no others.
 func TestGoModules(t *testing.T) {
-	cmd := exec.Command("go", "list", "-deps", "-f", `{{with .Module}}{{.Path}} {{.Version}}{{end}}`, "./providers")
+	cmd := exec.Command("go", "list", "-deps", "-f",
+		`{{with .Module}}{{.Path}} {{.Version}}{{end}}`, "./providers")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("listing what the SDK imports: %v", err)
 	}
 	want := slices.Sorted(strings.Lines(string(out)))
-	want = slices.DeleteFunc(slices.Compact(want), func(line string) bool { return strings.HasPrefix(line, "tapgw ") })
+	want = slices.DeleteFunc(slices.Compact(want), func(line string) bool {
+		return strings.HasPrefix(line, "tapgw ")
+	})
 
 	files := map[string][]byte{}
 	if err := addModules(files); err != nil {

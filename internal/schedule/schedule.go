@@ -32,13 +32,17 @@ const searchYears = 9
 func ParseCron(expression, zone string) (*Cron, error) {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return nil, ZoneError{fmt.Errorf("%q is no time zone that this machine knows, such as Europe/Berlin", zone)}
+		return nil,
+			ZoneError{fmt.Errorf(
+				"%q is no time zone that this machine knows, such as Europe/Berlin", zone)}
 	}
 	if fields := strings.Fields(expression); len(fields) != 5 || strings.Contains(expression, "=") {
 		return nil, fmt.Errorf(
-			"%q must have five fields: minute, hour, day of the month, month, day of the week", expression)
+			"%q must have five fields: minute, hour, day of the month, month, day of the week",
+			expression)
 	}
-	parser := cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
+	parser := cron.MustNewParser(
+		cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
 		WithMaxSearchYears(searchYears)
 	fields, err := parser.Parse(expression)
 	if err != nil {

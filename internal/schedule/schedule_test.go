@@ -73,11 +73,11 @@ func (r reference) due(from, to time.Time) (list []time.Time) {
 	return list
 }
 
-// Zones whose clocks change by an hour, by half an hour, at midnight, on the southern half of the world, and never; one
-// that has left out a day, and one without summer time since 2022.
+// Zones whose clocks change by an hour, by half an hour, at midnight, on the southern half of the
+// world, and never; one that has left out a day, and one without summer time since 2022.
 var zones = []string{
-	"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Africa/Casablanca",
-	"Pacific/Apia", "Asia/Tehran", "Asia/Kathmandu", "America/Santiago",
+	"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo",
+	"Africa/Casablanca", "Pacific/Apia", "Asia/Tehran", "Asia/Kathmandu", "America/Santiago",
 }
 
 func TestNextIsWhatAClockShows(t *testing.T) {
@@ -104,7 +104,8 @@ func TestNextIsWhatAClockShows(t *testing.T) {
 		start := time.Date(2010, 1, 1, 0, 0, 0, 0, c.zone).
 			Add(time.Duration(rapid.IntRange(0, 10*365*24*60).Draw(t, "start")) * time.Minute)
 		if _, end := start.ZoneBounds(); !end.IsZero() && rapid.Bool().Draw(t, "change") {
-			start = end.Add(-time.Duration(rapid.IntRange(0, 3*60).Draw(t, "before")) * time.Minute).In(c.zone)
+			start = end.Add(-time.Duration(rapid.IntRange(0, 3*60).Draw(t,
+				"before")) * time.Minute).In(c.zone)
 		}
 		start = start.Truncate(time.Minute)
 		checkNext(t, c, r, start, start.Add(2*24*time.Hour))
@@ -131,8 +132,8 @@ func checkNext(t rapid.TB, c *Cron, r reference, start, end time.Time) {
 	}
 }
 
-// TestNextOverTenYears goes from one due time to the next through ten years, in zones whose clocks change by an hour,
-// by half an hour, and four times in a year.
+// TestNextOverTenYears goes from one due time to the next through ten years, in zones whose clocks
+// change by an hour, by half an hour, and four times in a year.
 func TestNextOverTenYears(t *testing.T) {
 	t.Parallel()
 	of := func(text string, values ...int) field { return field{text, values} }
@@ -181,7 +182,8 @@ func TestNextAtAChangeOfTheClock(t *testing.T) {
 		{"in the repeated hour", "30 2 * * *", "2026-10-25T02:10:00+01:00",
 			[]string{"2026-10-26T02:30:00+01:00"}},
 		{"an interval goes on", "*/30 * * * *", "2026-10-25T02:00:00+02:00",
-			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00"}},
+			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00",
+				"2026-10-25T02:30:00+01:00"}},
 		{"an interval at a skip", "*/30 * * * *", "2026-03-29T01:20:00+01:00",
 			[]string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00"}},
 	}
@@ -219,7 +221,8 @@ func TestParseCronRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := ParseCron(test.expression, test.zone)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("ParseCron(%q, %q): %v, want an error with %q", test.expression, test.zone, err, test.want)
+				t.Errorf("ParseCron(%q, %q): %v, want an error with %q", test.expression, test.zone,
+					err, test.want)
 			}
 		})
 	}
@@ -241,7 +244,8 @@ func TestNextInTheFarFuture(t *testing.T) {
 
 func FuzzParseCron(f *testing.F) {
 	for _, seed := range []string{
-		"* * * * *", "*/5 9-17 * * 1-5", "0 0 29 2 *", "@daily", "5/0 * * * *", "* * L * *", "* * * * 1#5", "? ? ? ? ?",
+		"* * * * *", "*/5 9-17 * * 1-5", "0 0 29 2 *", "@daily", "5/0 * * * *", "* * L * *",
+		"* * * * 1#5", "? ? ? ? ?",
 	} {
 		f.Add(seed)
 	}

@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// messagesRequest is a request on the Anthropic wire: the conversation in blocks, the system message beside it.
+// messagesRequest is a request on the Anthropic wire: the conversation in blocks, the system
+// message beside it.
 type messagesRequest struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
@@ -48,13 +49,14 @@ func (r *Request) readMessages() error {
 		r.Messages = append(r.Messages, blockMessages(m.Role, m.Content)...)
 	}
 	for _, t := range in.Tools {
-		r.Tools = append(r.Tools, Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema})
+		r.Tools = append(r.Tools, Tool{Name: t.Name, Description: t.Description,
+			Parameters: t.InputSchema})
 	}
 	return nil
 }
 
-// blockMessages converts a message with blocks. On this wire the user's message contains the tools' results; they
-// become messages of their own.
+// blockMessages converts a message with blocks. On this wire the user's message contains the tools'
+// results; they become messages of their own.
 func blockMessages(role string, content json.RawMessage) []Message {
 	var blocks []messageBlock
 	if json.Unmarshal(content, &blocks) != nil {
@@ -67,9 +69,11 @@ func blockMessages(role string, content json.RawMessage) []Message {
 		case "text":
 			said.Text += b.Text
 		case "tool_use":
-			said.ToolCalls = append(said.ToolCalls, ToolCall{ID: b.ID, Name: b.Name, Args: string(b.Input)})
+			said.ToolCalls = append(said.ToolCalls,
+				ToolCall{ID: b.ID, Name: b.Name, Args: string(b.Input)})
 		case "tool_result":
-			results = append(results, Message{Role: "tool", Text: contentText(b.Content), ToolCallID: b.ToolUseID})
+			results = append(results, Message{Role: "tool", Text: contentText(b.Content),
+				ToolCallID: b.ToolUseID})
 		}
 	}
 	if said.Text != "" || len(said.ToolCalls) > 0 || len(results) == 0 {
@@ -93,7 +97,8 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 		content := []any{object{"type": "text", "text": p.Text}}
 		for _, c := range p.ToolCalls {
 			content = append(
-				content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Args)},
+				content, object{"type": "tool_use", "id": c.ID, "name": c.Name,
+					"input": json.RawMessage(c.Args)},
 			)
 		}
 		message["content"], message["stop_reason"], message["usage"] = content, stop, object{
@@ -107,7 +112,9 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 
 // streamMessage sends the reply as events: the empty message, its blocks in pieces, and the
 // reason for its end.
-func streamMessage(ctx context.Context, w http.ResponseWriter, p Reply, message object, stop string) error {
+func streamMessage(
+	ctx context.Context, w http.ResponseWriter, p Reply, message object, stop string,
+) error {
 	out := newEventWriter(w)
 	send := func(event object) error { return out.send(event["type"].(string), event) }
 	if err := send(object{"type": "message_start", "message": message}); err != nil {
@@ -115,7 +122,8 @@ func streamMessage(ctx context.Context, w http.ResponseWriter, p Reply, message 
 	}
 	index := 0
 	block := func(start object, deltas func(send func(delta object) error) error) error {
-		if err := send(object{"type": "content_block_start", "index": index, "content_block": start}); err != nil {
+		if err := send(object{"type": "content_block_start", "index": index,
+			"content_block": start}); err != nil {
 			return err
 		}
 		err := deltas(func(delta object) error {

@@ -12,7 +12,8 @@ func TestAnthropicWire(t *testing.T) {
 	var seen *Request
 	s, err := Start("127.0.0.1:0", func(r *Request) Reply {
 		seen = r
-		return Reply{Text: "so be it", ToolCalls: []ToolCall{{ID: "call_9", Name: "brew", Args: `{"cups":2}`}}}
+		return Reply{Text: "so be it",
+			ToolCalls: []ToolCall{{ID: "call_9", Name: "brew", Args: `{"cups":2}`}}}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,8 @@ func TestAnthropicWire(t *testing.T) {
 	} {
 		t.Run(stream, func(t *testing.T) {
 			resp, err := http.Post(
-				s.Root()+"/v1/messages", "application/json", strings.NewReader("{"+conversation+","+stream+"}"),
+				s.Root()+"/v1/messages", "application/json",
+				strings.NewReader("{"+conversation+","+stream+"}"),
 			)
 			if err != nil {
 				t.Fatal(err)
@@ -42,7 +44,8 @@ func TestAnthropicWire(t *testing.T) {
 			defer func() { _ = resp.Body.Close() }()
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("%s, %v: %s, want no error and StatusCode %v", resp.Status, err, body, http.StatusOK)
+				t.Fatalf("%s, %v: %s, want no error and StatusCode %v", resp.Status, err, body,
+					http.StatusOK)
 			}
 			for _, part := range want {
 				if !strings.Contains(string(body), part) {

@@ -13,12 +13,13 @@ import (
 //
 //	call:NAME {"some": "arguments"}
 //
-// makes the model call those tools, all at once, and then repeat their results. A JSON string in place of the object
-// makes a freeform call with that text. Any other prompt is echoed. The gateway's local sessions do the same.
+// makes the model call those tools, all at once, and then repeat their results. A JSON string in
+// place of the object makes a freeform call with that text. Any other prompt is echoed. The
+// gateway's local sessions do the same.
 //
-// A runtime adds messages of its own with the user's role, before a prompt or after a tool's result: notices, and the
-// context of hooks. Calls tells them from prompts by their position and their tags, so it neither calls a tool twice
-// nor answers a notice.
+// A runtime adds messages of its own with the user's role, before a prompt or after a tool's
+// result: notices, and the context of hooks. Calls tells them from prompts by their position and
+// their tags, so it neither calls a tool twice nor answers a notice.
 func Calls(r *Request) Reply {
 	turn := currentTurn(r.Messages)
 	prompt, results := "", []string(nil)
@@ -28,7 +29,8 @@ func Calls(r *Request) Reply {
 			results = append(results, m.Text)
 		case "user":
 			text := Prompt(m.Text)
-			// After a result only a text with calls is a prompt. Other texts there are context for that result.
+			// After a result only a text with calls is a prompt. Other texts there are context for
+			// that result.
 			if text == "" || len(results) > 0 && len(callLines(text)) == 0 {
 				continue
 			}
@@ -48,7 +50,8 @@ func Calls(r *Request) Reply {
 		args = strings.TrimSpace(args)
 		switch {
 		case !r.HasTool(name):
-			return Reply{Text: fmt.Sprintf("There is no tool %q. Tools: %s.", name, strings.Join(r.ToolNames(), ", "))}
+			return Reply{Text: fmt.Sprintf("There is no tool %q. Tools: %s.", name,
+				strings.Join(r.ToolNames(), ", "))}
 		case args != "" && !json.Valid([]byte(args)):
 			return Reply{Text: fmt.Sprintf("The arguments of %q are not JSON: %s", name, args)}
 		}
@@ -72,8 +75,9 @@ func currentTurn(messages []Message) []Message {
 // taggedBlock matches the tagged text that a runtime adds to a message of the user's role.
 var taggedBlock = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
 
-// Prompt returns the text of a user-role message without the blocks in tags, such as <notice>…</notice>, that a runtime
-// added, and without blanks around it. It is "" if there is nothing else.
+// Prompt returns the text of a user-role message without the blocks in tags, such as
+// <notice>…</notice>, that a runtime added, and without blanks around it. It is "" if there is
+// nothing else.
 func Prompt(text string) string {
 	return strings.TrimSpace(taggedBlock.ReplaceAllStringFunc(text, func(s string) string {
 		if m := taggedBlock.FindStringSubmatch(s); m[1] != m[2] {

@@ -20,7 +20,8 @@ func completions(ctx context.Context, w http.ResponseWriter, r *Request, p Reply
 		finish = "tool_calls"
 		if c.IsFreeform {
 			calls = append(calls, object{
-				"index": i, "id": c.ID, "type": "custom", "custom": object{"name": c.Name, "input": c.Args},
+				"index": i, "id": c.ID, "type": "custom",
+				"custom": object{"name": c.Name, "input": c.Args},
 			})
 			continue
 		}
@@ -54,7 +55,9 @@ func completions(ctx context.Context, w http.ResponseWriter, r *Request, p Reply
 	if err := send(object{"role": "assistant", "content": ""}, nil); err != nil {
 		return err
 	}
-	err := p.stream(ctx, p.Reasoning, func(delta string) error { return send(object{"reasoning_content": delta}, nil) })
+	err := p.stream(ctx, p.Reasoning, func(delta string) error {
+		return send(object{"reasoning_content": delta}, nil)
+	})
 	if err != nil {
 		return err
 	}

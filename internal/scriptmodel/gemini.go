@@ -59,7 +59,8 @@ func (r *Request) readGemini() error {
 			if schema == nil {
 				schema = f.Parameters
 			}
-			r.Tools = append(r.Tools, Tool{Name: f.Name, Description: f.Description, Parameters: schema})
+			r.Tools = append(r.Tools, Tool{Name: f.Name, Description: f.Description,
+				Parameters: schema})
 		}
 	}
 	return nil
@@ -108,7 +109,8 @@ func gemini(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) err
 	for _, c := range p.ToolCalls {
 		calls = append(
 			calls,
-			object{"functionCall": object{"id": c.ID, "name": c.Name, "args": json.RawMessage(c.Args)}},
+			object{"functionCall": object{"id": c.ID, "name": c.Name,
+				"args": json.RawMessage(c.Args)}},
 		)
 	}
 	if !r.Stream {
@@ -120,7 +122,9 @@ func gemini(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) err
 		return nil
 	}
 	out := newEventWriter(w)
-	err := p.stream(ctx, p.Text, func(delta string) error { return out.send("", answer(nil, object{"text": delta})) })
+	err := p.stream(ctx, p.Text, func(delta string) error {
+		return out.send("", answer(nil, object{"text": delta}))
+	})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ func TestGeminiWire(t *testing.T) {
 	var seen *Request
 	s, err := Start("127.0.0.1:0", func(r *Request) Reply {
 		seen = r
-		return Reply{Text: "so be it", ToolCalls: []ToolCall{{ID: "call_9", Name: "brew", Args: `{"cups":2}`}}}
+		return Reply{Text: "so be it",
+			ToolCalls: []ToolCall{{ID: "call_9", Name: "brew", Args: `{"cups":2}`}}}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +27,8 @@ func TestGeminiWire(t *testing.T) {
 			{"role":"user","parts":[{"functionResponse":{"id":"call_1","name":"brew","response":{"output":"brewed"}}},{"text":"and now?"}]}]}`
 	for method, want := range map[string][]string{
 		":generateContent": {`"text":"so be it"`, `"args":{"cups":2}`, `"finishReason":"STOP"`},
-		geminiStream:       {`data: {`, `"text":"so "`, `"text":"it"`, `"args":{"cups":2}`, `"finishReason":"STOP"`},
+		geminiStream: {`data: {`, `"text":"so "`, `"text":"it"`, `"args":{"cups":2}`,
+			`"finishReason":"STOP"`},
 	} {
 		t.Run(method, func(t *testing.T) {
 			resp, err := http.Post(
@@ -40,7 +42,8 @@ func TestGeminiWire(t *testing.T) {
 			defer func() { _ = resp.Body.Close() }()
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("%s, %v: %s, want no error and StatusCode %v", resp.Status, err, body, http.StatusOK)
+				t.Fatalf("%s, %v: %s, want no error and StatusCode %v", resp.Status, err, body,
+					http.StatusOK)
 			}
 			for _, part := range want {
 				if !strings.Contains(string(body), part) {

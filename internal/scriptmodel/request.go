@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// Request is a model request as it came, and its parts that scripts need: model, messages and tools in the same form
-// for each wire. Several goroutines may have it, so treat it as read only.
+// Request is a model request as it came, and its parts that scripts need: model, messages and tools
+// in the same form for each wire. Several goroutines may have it, so treat it as read only.
 type Request struct {
 	N        int         // counted from 1
 	Path     string      // which wire, such as "/v1/chat/completions"
@@ -29,8 +29,8 @@ type Request struct {
 	aborted atomic.Bool
 }
 
-// Message is one message of the conversation. Text joins the message's parts of text, Images has the addresses of its
-// images. ToolCallID is the ID of the [ToolCall] whose result this is.
+// Message is one message of the conversation. Text joins the message's parts of text, Images has
+// the addresses of its images. ToolCallID is the ID of the [ToolCall] whose result this is.
 type Message struct {
 	Role       string // system, user, assistant or tool
 	Text       string
@@ -49,8 +49,8 @@ type Tool struct {
 	IsFreeform  bool
 }
 
-// ToolCall is a call that the model makes. In a [Reply], a call without an ID gets a new one, and a call without Args
-// gets {}. In a [Message] it is a call of an earlier reply.
+// ToolCall is a call that the model makes. In a [Reply], a call without an ID gets a new one, and a
+// call without Args gets {}. In a [Message] it is a call of an earlier reply.
 type ToolCall struct {
 	ID         string
 	Name       string
@@ -58,16 +58,16 @@ type ToolCall struct {
 	IsFreeform bool   // on the OpenAI wires only
 }
 
-// Context returns a context that ends when the client closes the connection or the server closes. A script that waits
-// must watch it.
+// Context returns a context that ends when the client closes the connection or the server closes. A
+// script that waits must watch it.
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Done is closed when the reply was written, or could not be written. After that the value of [Request.Aborted] is
-// final.
+// Done is closed when the reply was written, or could not be written. After that the value of
+// [Request.Aborted] is final.
 func (r *Request) Done() <-chan struct{} { return r.done }
 
-// Aborted reports whether the client closed the connection before it had the whole reply; a reply with Cut does not
-// count. The value is final once [Request.Done] is closed.
+// Aborted reports whether the client closed the connection before it had the whole reply; a reply
+// with Cut does not count. The value is final once [Request.Done] is closed.
 func (r *Request) Aborted() bool { return r.aborted.Load() }
 
 // ToolNames returns the names of the tools that the request offers, in the request's order; which
@@ -120,8 +120,8 @@ func (r *Request) lastMessage(role string) Message {
 	return Message{}
 }
 
-// wireRequest is a request on either OpenAI wire: a completions request has messages, a responses request has
-// instructions and input.
+// wireRequest is a request on either OpenAI wire: a completions request has messages, a responses
+// request has instructions and input.
 type wireRequest struct {
 	Model        string          `json:"model"`
 	Stream       bool            `json:"stream"`
@@ -217,7 +217,8 @@ func newRequest(hr *http.Request, body []byte) (*Request, error) {
 	return r, nil
 }
 
-// inputItems returns the conversation of either wire. The responses wire also allows a plain string as input.
+// inputItems returns the conversation of either wire. The responses wire also allows a plain string
+// as input.
 func inputItems(in wireRequest) ([]wireMessage, error) {
 	if len(in.Input) == 0 {
 		return in.Messages, nil
@@ -235,7 +236,8 @@ func inputItems(in wireRequest) ([]wireMessage, error) {
 func (m wireMessage) message() Message {
 	switch m.Type {
 	case "function_call":
-		return Message{Role: "assistant", ToolCalls: []ToolCall{{ID: m.CallID, Name: m.Name, Args: m.Arguments}}}
+		return Message{Role: "assistant",
+			ToolCalls: []ToolCall{{ID: m.CallID, Name: m.Name, Args: m.Arguments}}}
 	case "custom_tool_call":
 		call := ToolCall{ID: m.CallID, Name: m.Name, Args: m.Input, IsFreeform: true}
 		return Message{Role: "assistant", ToolCalls: []ToolCall{call}}
@@ -253,7 +255,8 @@ func (m wireMessage) message() Message {
 	return out
 }
 
-// contentImages returns the URLs of a message's images: of image_url parts, whose URL is a string or in an object.
+// contentImages returns the URLs of a message's images: of image_url parts, whose URL is a string
+// or in an object.
 func contentImages(raw json.RawMessage) (urls []string) {
 	var parts []struct {
 		ImageURL json.RawMessage `json:"image_url"`
@@ -276,7 +279,8 @@ func contentImages(raw json.RawMessage) (urls []string) {
 	return urls
 }
 
-// contentText returns the text of a message's content, which is a string or a list of parts, some with text.
+// contentText returns the text of a message's content, which is a string or a list of parts, some
+// with text.
 func contentText(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
@@ -309,5 +313,6 @@ func (t wireTool) tool() Tool {
 	if name == "" { // the endpoint's own tools have only a type
 		name = t.Type
 	}
-	return Tool{Name: name, Description: t.Description, Parameters: t.Parameters, IsFreeform: t.Type == "custom"}
+	return Tool{Name: name, Description: t.Description, Parameters: t.Parameters,
+		IsFreeform: t.Type == "custom"}
 }

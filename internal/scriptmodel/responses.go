@@ -72,9 +72,10 @@ func response(id, model, status string, items []object) object {
 		items = []object{}
 	}
 	return object{
-		"id": id, "object": "response", "created_at": 1, "status": status, "model": model, "output": items,
-		"parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{}, "metadata": object{},
-		"error": nil, "incomplete_details": nil, "instructions": nil, "temperature": 1, "top_p": 1,
+		"id": id, "object": "response", "created_at": 1, "status": status, "model": model,
+		"output": items, "parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{},
+		"metadata": object{}, "error": nil, "incomplete_details": nil, "instructions": nil,
+		"temperature": 1, "top_p": 1,
 		"usage": object{
 			"input_tokens": 100, "input_tokens_details": object{"cached_tokens": 0},
 			"output_tokens": 10, "output_tokens_details": object{"reasoning_tokens": 0},
@@ -124,12 +125,14 @@ func (s *responseStream) reasoning(i int, item object) {
 	s.send("response.output_item.added", object{"output_index": i, "item": object{
 		"type": "reasoning", "id": item["id"], "summary": []any{},
 	}})
-	s.send("response.reasoning_summary_part.added", at(object{"part": object{"type": "summary_text", "text": ""}}))
+	s.send("response.reasoning_summary_part.added",
+		at(object{"part": object{"type": "summary_text", "text": ""}}))
 	s.deltas(text, func(delta string) {
 		s.send("response.reasoning_summary_text.delta", at(object{"delta": delta}))
 	})
 	s.send("response.reasoning_summary_text.done", at(object{"text": text}))
-	s.send("response.reasoning_summary_part.done", at(object{"part": object{"type": "summary_text", "text": text}}))
+	s.send("response.reasoning_summary_part.done",
+		at(object{"part": object{"type": "summary_text", "text": text}}))
 	s.send("response.output_item.done", object{"output_index": i, "item": item})
 }
 
@@ -140,7 +143,8 @@ func (s *responseStream) message(i int, item object) {
 	}
 	text := s.reply.Text
 	s.send("response.output_item.added", object{"output_index": i, "item": object{
-		"type": "message", "id": item["id"], "role": "assistant", "status": "in_progress", "content": []any{},
+		"type": "message", "id": item["id"], "role": "assistant", "status": "in_progress",
+		"content": []any{},
 	}})
 	s.send("response.content_part.added", at(object{"part": textPart("")}))
 	s.deltas(text, func(delta string) {
@@ -163,14 +167,16 @@ func (s *responseStream) call(i int, item object) {
 	}})
 	s.send("response.function_call_arguments.delta", at)
 	s.send("response.function_call_arguments.done", object{
-		"item_id": item["id"], "output_index": i, "arguments": item["arguments"], "name": item["name"],
+		"item_id": item["id"], "output_index": i, "arguments": item["arguments"],
+		"name": item["name"],
 	})
 	s.send("response.output_item.done", object{"output_index": i, "item": item})
 }
 
 func (s *responseStream) freeformCall(i int, item object) {
 	s.send("response.output_item.added", object{"output_index": i, "item": object{
-		"type": item["type"], "id": item["id"], "call_id": item["call_id"], "name": item["name"], "input": "",
+		"type": item["type"], "id": item["id"], "call_id": item["call_id"], "name": item["name"],
+		"input":  "",
 		"status": "in_progress",
 	}})
 	s.send("response.custom_tool_call_input.delta", object{

@@ -35,7 +35,8 @@ func post(t *testing.T, url string, body any) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(string(data)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+		strings.NewReader(string(data)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,17 +60,20 @@ func TestRequestOfEitherWire(t *testing.T) {
 			object{"role": "developer", "content": "be brief"},
 			user("hello"),
 			object{
-				"role":       "assistant",
-				"content":    nil,
-				"tool_calls": []any{object{"id": "c1", "function": object{"name": "f", "arguments": `{"a":1}`}}},
+				"role":    "assistant",
+				"content": nil,
+				"tool_calls": []any{object{"id": "c1",
+					"function": object{"name": "f", "arguments": `{"a":1}`}}},
 			},
 			object{
 				"role": "tool", "tool_call_id": "c1",
-				"content": []any{object{"type": "text", "text": "re"}, object{"type": "text", "text": "sult"}},
+				"content": []any{object{"type": "text", "text": "re"},
+					object{"type": "text", "text": "sult"}},
 			},
 		},
 		"tools": []any{
-			object{"type": "function", "function": object{"name": "f", "description": "d", "parameters": schema}},
+			object{"type": "function", "function": object{"name": "f", "description": "d",
+				"parameters": schema}},
 		},
 	})
 	post(t, s.URL+"/responses", object{
@@ -79,11 +83,14 @@ func TestRequestOfEitherWire(t *testing.T) {
 			object{"type": "function_call", "call_id": "c1", "name": "f", "arguments": `{"a":1}`},
 			object{"type": "function_call_output", "call_id": "c1", "output": "result"},
 		},
-		"tools": []any{object{"type": "function", "name": "f", "description": "d", "parameters": schema}},
+		"tools": []any{object{"type": "function", "name": "f", "description": "d",
+			"parameters": schema}},
 	})
 	for _, r := range s.Requests() {
-		if r.Model != "m" || r.System() != "be brief" || r.LastUser() != "hello" || r.LastResult() != "result" {
-			t.Errorf(`%s: %+v, want Model "m", "be brief", "hello" and "result"`, r.Path, r.Messages)
+		if r.Model != "m" || r.System() != "be brief" || r.LastUser() != "hello" ||
+			r.LastResult() != "result" {
+			t.Errorf(`%s: %+v, want Model "m", "be brief", "hello" and "result"`, r.Path,
+				r.Messages)
 		}
 		want := ToolCall{ID: "c1", Name: "f", Args: `{"a":1}`}
 		if call := r.Messages[2].ToolCalls; len(call) != 1 || call[0] != want {
@@ -111,12 +118,14 @@ func TestStreams(t *testing.T) {
 		want []string // the content of the events, in order
 	}{
 		"completions": {"/chat/completions", []string{
-			`"role":"assistant"`, `"reasoning_content":"so "`, `"reasoning_content":"so"`, `"content":"one "`,
+			`"role":"assistant"`, `"reasoning_content":"so "`, `"reasoning_content":"so"`,
+			`"content":"one "`,
 			`"content":"two"`,
 			`"arguments":"{\"a\":1}","name":"f"`, `"finish_reason":"tool_calls"`, "[DONE]",
 		}},
 		"responses": {"/responses", []string{
-			"response.created", "response.in_progress", "response.output_item.added", `"delta":"so "`, `"delta":"so"`,
+			"response.created", "response.in_progress", "response.output_item.added",
+			`"delta":"so "`, `"delta":"so"`,
 			"response.output_item.done",
 			`"delta":"one "`, `"delta":"two"`, "response.output_text.done", `"name":"f"`,
 			"function_call_arguments.delta", `"name":"g"`, "response.completed",
@@ -124,9 +133,12 @@ func TestStreams(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			resp := post(t, s.URL+tt.path, object{"model": "m", "stream": true, "messages": []any{user("x")}})
-			if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-				t.Fatalf(`%s %s, want StatusCode %v and "text/event-stream"`, resp.Status, resp.Header, http.StatusOK)
+			resp := post(t, s.URL+tt.path,
+				object{"model": "m", "stream": true, "messages": []any{user("x")}})
+			if resp.StatusCode != http.StatusOK ||
+				resp.Header.Get("Content-Type") != "text/event-stream" {
+				t.Fatalf(`%s %s, want StatusCode %v and "text/event-stream"`, resp.Status,
+					resp.Header, http.StatusOK)
 			}
 			all, err := io.ReadAll(resp.Body)
 			if err != nil {
@@ -155,11 +167,14 @@ func TestStreams(t *testing.T) {
 }
 
 func TestBadRequestsAndErrors(t *testing.T) {
-	s := serve(t, func(*Request) Reply { return Reply{Status: http.StatusTooManyRequests, Text: "slow down"} })
+	s := serve(t, func(*Request) Reply {
+		return Reply{Status: http.StatusTooManyRequests, Text: "slow down"}
+	})
 	resp := post(t, s.URL+"/chat/completions", object{"messages": []any{user("x")}})
 	if all, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests ||
 		!strings.Contains(string(all), "slow down") {
-		t.Errorf(`%s %s, want StatusCode %v and "slow down" in it`, resp.Status, all, http.StatusTooManyRequests)
+		t.Errorf(`%s %s, want StatusCode %v and "slow down" in it`, resp.Status, all,
+			http.StatusTooManyRequests)
 	}
 	for _, body := range []any{"text", object{"messages": "none"}, object{"input": 1}} {
 		if resp := post(t, s.URL+"/responses", body); resp.StatusCode != http.StatusBadRequest {
@@ -258,7 +273,8 @@ func TestErrorWithHeader(t *testing.T) {
 	})
 	resp := post(t, s.URL+"/chat/completions", object{})
 	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "7" {
-		t.Errorf(`%d %v, want StatusCode %v and "7"`, resp.StatusCode, resp.Header, http.StatusTooManyRequests)
+		t.Errorf(`%d %v, want StatusCode %v and "7"`, resp.StatusCode, resp.Header,
+			http.StatusTooManyRequests)
 	}
 }
 
@@ -268,7 +284,8 @@ func TestServeCompletions(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(s.ServeCompletions))
 	defer other.Close()
 	all, err := io.ReadAll(post(t, other.URL+"/anywhere", object{}).Body)
-	if err != nil || !strings.Contains(string(all), "hello") || s.Requests()[0].Path != "/anywhere" {
+	if err != nil || !strings.Contains(string(all), "hello") ||
+		s.Requests()[0].Path != "/anywhere" {
 		t.Errorf(`%v %s, want no error, "hello" in it and Path "/anywhere"`, err, all)
 	}
 }
@@ -277,7 +294,8 @@ func TestWaitRequest(t *testing.T) {
 	s := serve(t, func(*Request) Reply { return Reply{} })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := s.WaitRequest(ctx, 1); err == nil || !strings.Contains(err.Error(), "request 1, 0 came") {
+	if _, err := s.WaitRequest(ctx, 1); err == nil ||
+		!strings.Contains(err.Error(), "request 1, 0 came") {
 		t.Errorf(`error: %v, want an error and "request 1, 0 came" in it`, err)
 	}
 	if _, err := s.WaitRequest(t.Context(), 0); err == nil {
@@ -335,7 +353,8 @@ func TestCalls(t *testing.T) {
 	}{
 		"plain": {[]Message{system, u(date + "hello")}, "You said: hello", nil},
 		"call": {
-			[]Message{system, u(date + `call:f {"a": 1}` + "\n\n<system_reminder>\nx\n</system_reminder>")},
+			[]Message{system,
+				u(date + `call:f {"a": 1}` + "\n\n<system_reminder>\nx\n</system_reminder>")},
 			"",
 			[]ToolCall{{Name: "f", Args: `{"a": 1}`}},
 		},
@@ -345,16 +364,18 @@ func TestCalls(t *testing.T) {
 			"",
 			[]ToolCall{{Name: "f", Args: "{}"}, {Name: "g"}},
 		},
-		"result":               {[]Message{u("call:f"), calls, result("r")}, "r", nil},
-		"two results":          {[]Message{u("call:f\ncall:g"), calls, result("r"), result("s")}, "r\ns", nil},
+		"result": {[]Message{u("call:f"), calls, result("r")}, "r", nil},
+		"two results": {[]Message{u("call:f\ncall:g"), calls, result("r"), result("s")},
+			"r\ns", nil},
 		"context after result": {[]Message{u("call:f"), calls, result("r"), u(added)}, "r", nil},
 		"context before": {
 			[]Message{u("<session_context>call:g</session_context>"), u("call:f")},
 			"",
 			[]ToolCall{{Name: "f"}},
 		},
-		"notice after call":    {[]Message{u("call:f"), u(notice)}, "", []ToolCall{{Name: "f"}}},
-		"steering with a call": {[]Message{u("call:f"), calls, result("r"), u("call:g")}, "", []ToolCall{{Name: "g"}}},
+		"notice after call": {[]Message{u("call:f"), u(notice)}, "", []ToolCall{{Name: "f"}}},
+		"steering with a call": {[]Message{u("call:f"), calls, result("r"), u("call:g")}, "",
+			[]ToolCall{{Name: "g"}}},
 		"next turn": {
 			[]Message{u("call:f"), calls, result("r"), said("r"), u("hello")},
 			"You said: hello",
@@ -362,7 +383,8 @@ func TestCalls(t *testing.T) {
 		},
 		"after an interrupt": {[]Message{u("call:f"), u("hello")}, "You said: hello", nil},
 		"unknown tool":       {[]Message{u("call:h")}, `There is no tool "h". Tools: f, g.`, nil},
-		"bad arguments":      {[]Message{u("call:f {x")}, `The arguments of "f" are not JSON: {x`, nil},
+		"bad arguments": {[]Message{u("call:f {x")}, `The arguments of "f" are not JSON: {x`,
+			nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

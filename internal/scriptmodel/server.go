@@ -1,9 +1,10 @@
-// Package scriptmodel is a model endpoint whose answers come from a Go function. It speaks the OpenAI wire (chat
-// completions and responses, streamed or plain, and the model list), also on Azure's routes, the Anthropic wire and
-// the Gemini one. The demo and the tests run real agents against it, without a network and without an account.
+// Package scriptmodel is a model endpoint whose answers come from a Go function. It speaks the
+// OpenAI wire (chat completions and responses, streamed or plain, and the model list), also on
+// Azure's routes, the Anthropic wire and the Gemini one. The demo and the tests run real agents
+// against it, without a network and without an account.
 //
-// The server records every request, in order, before the function gets it. A reply can wait until a test releases
-// it. A client that closes the connection before the end of the reply is noticed.
+// The server records every request, in order, before the function gets it. A reply can wait until a
+// test releases it. A client that closes the connection before the end of the reply is noticed.
 package scriptmodel
 
 import (
@@ -22,19 +23,20 @@ import (
 	"time"
 )
 
-// ModelID is the only model in the endpoint's list. The endpoint answers requests for any other model too, and repeats
-// the name that the request gave.
+// ModelID is the only model in the endpoint's list. The endpoint answers requests for any other
+// model too, and repeats the name that the request gave.
 const ModelID = "scripted"
 
 // maxBody bounds a request, in bytes. Conversations with images are the largest.
 const maxBody = 64 << 20
 
-// ReplyFunc is a script: it returns the model's reply to a request. It runs on the request's own goroutine, several at
-// the same time, so it may block; [Request.Context] ends when the client closes the connection.
+// ReplyFunc is a script: it returns the model's reply to a request. It runs on the request's own
+// goroutine, several at the same time, so it may block; [Request.Context] ends when the client
+// closes the connection.
 type ReplyFunc func(*Request) Reply
 
-// Server is a running endpoint. It stores every request in the order of arrival. Its methods may be called from any
-// goroutine. Make one with [Start].
+// Server is a running endpoint. It stores every request in the order of arrival. Its methods may be
+// called from any goroutine. Make one with [Start].
 type Server struct {
 	URL string // base URL, "/v1" included; fixed at start
 
@@ -49,8 +51,9 @@ type Server struct {
 	arrived  chan struct{} // closed and replaced when a request arrives
 }
 
-// Start listens on addr (host:port; port 0 picks a free one) and answers requests with reply, which must not be nil. It
-// returns when the endpoint accepts connections. Call [Server.Close] to stop it.
+// Start listens on addr (host:port; port 0 picks a free one) and answers requests with reply, which
+// must not be nil. It returns when the endpoint accepts connections. Call [Server.Close] to stop
+// it.
 func Start(addr string, reply ReplyFunc) (*Server, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -86,8 +89,8 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 // Root returns the URL without "/v1", the base of the routes of Azure, Anthropic and Gemini.
 func (s *Server) Root() string { return strings.TrimSuffix(s.URL, "/v1") }
 
-// Close stops the endpoint, breaks off the replies under way and waits for their handlers. A script that ignores
-// [Request.Context] holds it up. It may be called twice.
+// Close stops the endpoint, breaks off the replies under way and waits for their handlers. A script
+// that ignores [Request.Context] holds it up. It may be called twice.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -107,23 +110,24 @@ func (s *Server) beginRequest() bool {
 	return !s.closed
 }
 
-// SetReply replaces the script for the requests that arrive from now on. A request whose script runs already keeps it.
+// SetReply replaces the script for the requests that arrive from now on. A request whose script
+// runs already keeps it.
 func (s *Server) SetReply(reply ReplyFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reply = reply
 }
 
-// Requests returns the model requests so far, oldest first. The slice is a copy; the requests are the server's own.
-// Requests for the list of models, and malformed ones, are not among them.
+// Requests returns the model requests so far, oldest first. The slice is a copy; the requests are
+// the server's own. Requests for the list of models, and malformed ones, are not among them.
 func (s *Server) Requests() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]*Request(nil), s.requests...)
 }
 
-// WaitRequest returns the n-th model request, counted from 1, and waits for it if necessary. The error says how many
-// requests came before ctx ended.
+// WaitRequest returns the n-th model request, counted from 1, and waits for it if necessary. The
+// error says how many requests came before ctx ended.
 func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("waiting for model request %d: requests count from 1", n)
@@ -147,14 +151,15 @@ func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
 	}
 }
 
-// ServeCompletions serves one request for chat completions, at any path, for a caller with an HTTP server of its own.
-// The request counts and is answered as one of this server's.
+// ServeCompletions serves one request for chat completions, at any path, for a caller with an HTTP
+// server of its own. The request counts and is answered as one of this server's.
 func (s *Server) ServeCompletions(w http.ResponseWriter, r *http.Request) {
 	s.handler(completions)(w, r)
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, object{"object": "list", "data": []any{object{"id": ModelID, "object": "model"}}})
+	writeJSON(w, http.StatusOK,
+		object{"object": "list", "data": []any{object{"id": ModelID, "object": "model"}}})
 }
 
 // renderFunc writes a reply in one wire format.
@@ -201,7 +206,9 @@ func (s *Server) record(r *Request) ReplyFunc {
 	return s.reply
 }
 
-func writeReply(ctx context.Context, w http.ResponseWriter, r *Request, p Reply, out renderFunc) error {
+func writeReply(
+	ctx context.Context, w http.ResponseWriter, r *Request, p Reply, out renderFunc,
+) error {
 	if err := p.waitToBegin(ctx); err != nil {
 		return err
 	}
@@ -238,7 +245,9 @@ func writeError(w http.ResponseWriter, status int, message string) {
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	writeJSON(w, status, object{"error": object{"message": message, "type": "scripted", "code": strconv.Itoa(status)}})
+	writeJSON(w, status,
+		object{"error": object{"message": message, "type": "scripted",
+			"code": strconv.Itoa(status)}})
 }
 
 // eventWriter writes server-sent events.

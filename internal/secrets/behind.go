@@ -20,7 +20,8 @@ func behind(text string, i, end int) (Span, bool) {
 			return s, true
 		}
 		isFlag := i > 0 && text[i-1] == '-'
-		if next := skip(text, end, " \t"); !isFlag && (next == len(text) || text[next] != '=' && text[next] != ':') {
+		if next := skip(text, end, " \t"); !isFlag && (next == len(text) || text[next] != '=' &&
+			text[next] != ':') {
 			return Span{}, false
 		}
 	case c != '=' && c != ':' && c != '"' && c != '\'' && c != '\\':
@@ -139,8 +140,8 @@ func wordEnd(text string, i int) int {
 
 // isEnd are the characters that end a value without quotes.
 var isEnd = [256]bool{
-	'"': true, '\'': true, '`': true, ',': true, ';': true, '&': true, '|': true, '<': true, '>': true,
-	'(': true, ')': true, '[': true, ']': true, '{': true, '}': true, 0x7f: true,
+	'"': true, '\'': true, '`': true, ',': true, ';': true, '&': true, '|': true, '<': true,
+	'>': true, '(': true, ')': true, '[': true, ']': true, '{': true, '}': true, 0x7f: true,
 }
 
 // span returns the secret in a value, by the name before it.
@@ -221,18 +222,21 @@ func isNoSecret(text, name string) bool {
 	}
 	lower := strings.ToLower(text)
 	switch strings.TrimRight(lower, ".!?:") {
-	case "", "true", "false", "null", "none", "nil", "undefined", "yes", "no", "on", "off", "string", "number",
-		"boolean", "required", "optional", "redacted", "hidden", "token", "secret", "tokens", "missing", "empty",
-		"unset", "set", "expired", "invalid", "str", "int", "bool":
+	case "", "true", "false", "null", "none", "nil", "undefined", "yes", "no", "on", "off",
+		"string", "number",
+		"boolean", "required", "optional", "redacted", "hidden", "token", "secret", "tokens",
+		"missing", "empty", "unset", "set", "expired", "invalid", "str", "int", "bool":
 		return true
 	}
-	if strings.EqualFold(text, strings.TrimLeft(name, "-")) || strings.Trim(lower, "x.*•#_-") == "" {
+	if strings.EqualFold(text, strings.TrimLeft(name, "-")) ||
+		strings.Trim(lower, "x.*•#_-") == "" {
 		return true
 	}
 	if strings.HasPrefix(lower, "your") && !strings.ContainsAny(lower, "0123456789") {
 		return true
 	}
-	for _, begin := range []string{"my-", "process.env", "os.environ", "os.getenv", "env:", "env.", "env(",
+	for _, begin := range []string{"my-", "process.env", "os.environ", "os.getenv", "env:", "env.",
+		"env(",
 		"op://", "vault:", "file:", "secretref", "${{", "…", "arn:"} {
 		if strings.HasPrefix(lower, begin) {
 			return true
@@ -249,7 +253,8 @@ func isReference(text, name string) bool {
 	switch text[0] {
 	case '$':
 		isHash := strings.Count(text, "$") > 2 && rest[0] >= '0' && rest[0] <= '9' // $2b$10$...
-		return rest == "" || rest[0] == '{' || rest[0] == '(' || !isHash && strings.Trim(rest, nameBytes+"$.:/->") == ""
+		return rest == "" || rest[0] == '{' || rest[0] == '(' || !isHash &&
+			strings.Trim(rest, nameBytes+"$.:/->") == ""
 	case '%':
 		return strings.IndexByte(rest[:min(len(rest), 63)], '%') > 0
 	case '<', '{', '[':
@@ -329,7 +334,8 @@ func ofScheme(text string, i, end int) (Span, bool) {
 	if stop == start || isNoSecret(text[start:stop], "") {
 		return Span{}, false
 	}
-	if isBearer && stop-start >= 8 && isLikelySecret(text[start:stop]) || !isBearer && isBasic(text[start:stop]) {
+	if isBearer && stop-start >= 8 && isLikelySecret(text[start:stop]) || !isBearer &&
+		isBasic(text[start:stop]) {
 		return Span{start, stop, Secret}, true
 	}
 	return Span{}, false

@@ -27,35 +27,53 @@ var forms = []form{
 	{"glptt-", 16, "_-.", false}, {"glft-", 16, "_-.", false}, {"glsoat-", 16, "_-.", false},
 	{"glcbt-", 16, "_-.", false}, {"glimt-", 16, "_-.", false}, {"glagent-", 16, "_-.", false},
 	{"gloas-", 16, "_-.", false},
-	{"xoxb-", 10, "-_%", true}, {"xoxp-", 10, "-_%", true}, {"xoxa-", 10, "-_%", true}, {"xoxs-", 10, "-_%", true},
-	{"xoxr-", 10, "-_%", true}, {"xoxe-", 10, "-_%.", true}, {"xoxe.", 10, "-_%.", true}, {"xoxc-", 10, "-_%", true},
-	{"xoxd-", 10, "-_%", true}, {"xapp-", 10, "-_%", true},
+	{"xoxb-", 10, "-_%", true}, {"xoxp-", 10, "-_%", true}, {"xoxa-", 10, "-_%", true},
+	{"xoxs-", 10, "-_%", true},
+	{"xoxr-", 10, "-_%", true}, {"xoxe-", 10, "-_%.", true}, {"xoxe.", 10, "-_%.", true},
+	{"xoxc-", 10, "-_%", true}, {"xoxd-", 10, "-_%", true}, {"xapp-", 10, "-_%", true},
 	{"sk_live_", 10, "_", false}, {"sk_test_", 10, "_", false}, {"rk_live_", 10, "_", false},
 	{"rk_test_", 10, "_", false}, {"whsec_", 16, "+/=", false},
 	{"sk-live-", 8, "_-", false}, {"sk-test-", 8, "_-", false}, {"sk-proj-", 16, "_-", false},
 	{"sk-svcacct-", 16, "_-", false}, {"sk-admin-", 16, "_-", false}, {"sk-ant-", 16, "_-", false},
 	{"sk-or-", 16, "_-", false}, {"sk-lf-", 16, "_-", false}, {"sk-", 20, "_", true},
-	{"AKIA", 16, "", false}, {"ASIA", 16, "", false}, {"ABIA", 16, "", false}, {"ACCA", 16, "", false},
-	{"LTAI", 12, "", true}, {"AIza", 30, "_-", false}, {"ya29.", 20, "_-", false}, {"GOCSPX-", 20, "_-", false},
-	{"npm_", 30, "", true}, {"pypi-Ag", 16, "_-", false}, {"hf_", 30, "", false}, {"api_org_", 30, "", false},
-	{"dckr_pat_", 20, "_-", false}, {"dckr_oat_", 20, "_-", false}, {"rubygems_", 40, "", true},
-	{"dop_v1_", 32, "", true}, {"doo_v1_", 32, "", true}, {"dor_v1_", 32, "", true},
-	{"shpat_", 32, "", true}, {"shpca_", 32, "", true}, {"shppa_", 32, "", true}, {"shpss_", 32, "", true},
-	{"sq0atp-", 20, "_-", false}, {"sq0csp-", 40, "_-", false}, {"figd_", 20, "_-", false}, {"lin_api_", 32, "", false},
-	{"ntn_", 40, "", false}, {"secret_", 43, "", true}, {"glsa_", 32, "_", true}, {"glc_", 32, "+/=", false},
-	{"hvs.", 20, "_-", false}, {"hvb.", 20, "_-", false}, {"hvr.", 20, "_-", false}, {"PMAK-", 20, "-", true},
-	{"NRAK-", 20, "", true}, {"sntrys_", 20, "+/=_", false}, {"sntryu_", 32, "", true}, {"pplx-", 32, "", false},
-	{"gsk_", 32, "", true}, {"xai-", 32, "", true}, {"r8_", 30, "", true}, {"nvapi-", 32, "_-", false},
-	{"tvly-", 20, "-", true}, {"ctx7sk-", 20, "-", true}, {"AGE-SECRET-KEY-1", 50, "", false},
-	{"ops_eyJ", 40, "+/=", false}, {"ATATT3", 40, "_-=", false}, {"ATCTT3", 40, "_-=", false}, {"ATBB", 24, "", true},
-	{"CFPAT-", 30, "_-", false}, {"dp.pt.", 30, "", false}, {"dp.st.", 30, "._", false}, {"sbp_", 32, "", true},
-	{"sb_secret_", 20, "_-", false}, {"pscale_tkn_", 30, "_-.=", false}, {"pscale_pw_", 30, "_-.=", false},
-	{"pscale_oauth_", 30, "_-.=", false}, {"phx_", 30, "_", true}, {"fm2_", 40, "+/=", false},
-	{"fo1_", 30, "_-", false}, {"rnd_", 24, "", true}, {"re_", 24, "_", true}, {"tskey-", 16, "-", true},
-	{"pul-", 40, "", true}, {"EAACEdEose0cBA", 8, "", false}, {"SK", 32, "", true}, {"key-", 32, "", true},
-	{"cio_", 30, "", true}, {"ddog_", 30, "", true}, {"brn_", 30, "", true}, {"atlasv1.", 30, "_-", false},
-	{"squ_", 30, "", true}, {"sqp_", 30, "", true}, {"lsv2_pt_", 30, "_", true}, {"lsv2_sk_", 30, "_", true},
-	{"fc-", 32, "", true}, {"apify_api_", 30, "", true}, {"bb_live_", 16, "_-", false}, {"e2b_", 32, "", true},
+	{"AKIA", 16, "", false}, {"ASIA", 16, "", false}, {"ABIA", 16, "", false},
+	{"ACCA", 16, "", false},
+	{"LTAI", 12, "", true}, {"AIza", 30, "_-", false}, {"ya29.", 20, "_-", false},
+	{"GOCSPX-", 20, "_-", false},
+	{"npm_", 30, "", true}, {"pypi-Ag", 16, "_-", false}, {"hf_", 30, "", false},
+	{"api_org_", 30, "", false}, {"dckr_pat_", 20, "_-", false}, {"dckr_oat_", 20, "_-", false},
+	{"rubygems_", 40, "", true}, {"dop_v1_", 32, "", true}, {"doo_v1_", 32, "", true},
+	{"dor_v1_", 32, "", true},
+	{"shpat_", 32, "", true}, {"shpca_", 32, "", true}, {"shppa_", 32, "", true},
+	{"shpss_", 32, "", true},
+	{"sq0atp-", 20, "_-", false}, {"sq0csp-", 40, "_-", false}, {"figd_", 20, "_-", false},
+	{"lin_api_", 32, "", false},
+	{"ntn_", 40, "", false}, {"secret_", 43, "", true}, {"glsa_", 32, "_", true},
+	{"glc_", 32, "+/=", false},
+	{"hvs.", 20, "_-", false}, {"hvb.", 20, "_-", false}, {"hvr.", 20, "_-", false},
+	{"PMAK-", 20, "-", true},
+	{"NRAK-", 20, "", true}, {"sntrys_", 20, "+/=_", false}, {"sntryu_", 32, "", true},
+	{"pplx-", 32, "", false},
+	{"gsk_", 32, "", true}, {"xai-", 32, "", true}, {"r8_", 30, "", true},
+	{"nvapi-", 32, "_-", false}, {"tvly-", 20, "-", true}, {"ctx7sk-", 20, "-", true},
+	{"AGE-SECRET-KEY-1", 50, "", false},
+	{"ops_eyJ", 40, "+/=", false}, {"ATATT3", 40, "_-=", false}, {"ATCTT3", 40, "_-=", false},
+	{"ATBB", 24, "", true},
+	{"CFPAT-", 30, "_-", false}, {"dp.pt.", 30, "", false}, {"dp.st.", 30, "._", false},
+	{"sbp_", 32, "", true},
+	{"sb_secret_", 20, "_-", false}, {"pscale_tkn_", 30, "_-.=", false},
+	{"pscale_pw_", 30, "_-.=", false}, {"pscale_oauth_", 30, "_-.=", false},
+	{"phx_", 30, "_", true}, {"fm2_", 40, "+/=", false},
+	{"fo1_", 30, "_-", false}, {"rnd_", 24, "", true}, {"re_", 24, "_", true},
+	{"tskey-", 16, "-", true},
+	{"pul-", 40, "", true}, {"EAACEdEose0cBA", 8, "", false}, {"SK", 32, "", true},
+	{"key-", 32, "", true},
+	{"cio_", 30, "", true}, {"ddog_", 30, "", true}, {"brn_", 30, "", true},
+	{"atlasv1.", 30, "_-", false},
+	{"squ_", 30, "", true}, {"sqp_", 30, "", true}, {"lsv2_pt_", 30, "_", true},
+	{"lsv2_sk_", 30, "_", true},
+	{"fc-", 32, "", true}, {"apify_api_", 30, "", true}, {"bb_live_", 16, "_-", false},
+	{"e2b_", 32, "", true},
 }
 
 // hexForms need hexadecimal digits, of exactly so many: shorter names begin alike.
@@ -157,7 +175,9 @@ func formAt(text string, i int) int {
 			continue
 		}
 		at := i + len(f.prefix)
-		is := func(c byte) bool { return isAlnum(c) || f.more != "" && strings.IndexByte(f.more, c) >= 0 }
+		is := func(c byte) bool {
+			return isAlnum(c) || f.more != "" && strings.IndexByte(f.more, c) >= 0
+		}
 		n := countOf(text, at, is)
 		if n < f.least || f.digits && !strings.ContainsAny(text[at:at+n], "0123456789") {
 			continue
@@ -227,7 +247,8 @@ func jwtAt(text string, i int) int {
 	if n < 12 || !strings.HasPrefix(text[at:], ".ey") {
 		return 0
 	}
-	for at++; at < len(text) && (isPart(text[at]) || text[at] == '.' && at+1 < len(text) && isPart(text[at+1])); at++ {
+	for at++; at < len(text) && (isPart(text[at]) || text[at] == '.' && at+1 < len(text) &&
+		isPart(text[at+1])); at++ {
 	}
 	return at
 }

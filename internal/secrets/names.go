@@ -27,34 +27,39 @@ func MayName(name string) bool { return certaintyOf(name) > no }
 
 // strongEnds are the ends of last words that name a secret.
 var strongEnds = []string{
-	"password", "passwd", "passphrase", "passcode", "secret", "token", "apikey", "secretkey", "accesskey",
-	"privatekey", "authkey", "accountkey", "credential", "credentials",
+	"password", "passwd", "passphrase", "passcode", "secret", "token", "apikey", "secretkey",
+	"accesskey", "privatekey", "authkey", "accountkey", "credential", "credentials",
 }
 
 // strongWords are last words that name a secret even without other words.
-var strongWords = []string{"pass", "pwd", "jwt", "sas", "authorization", "cookie", "dbpass", "userpass", "pgpass"}
+var strongWords = []string{"pass", "pwd", "jwt", "sas", "authorization", "cookie", "dbpass",
+	"userpass", "pgpass"}
 
 // weakWords are last words that may name a secret.
 var weakWords = []string{
-	"key", "auth", "sig", "signature", "session", "dsn", "pat", "pw", "creds", "cred", "private", "code", "bearer",
-	"tokens", "passwords", "secrets", "keys",
+	"key", "auth", "sig", "signature", "session", "dsn", "pat", "pw", "creds", "cred", "private",
+	"code", "bearer", "tokens", "passwords", "secrets", "keys",
 }
 
 // keysOfSecrets are the words before "key" that make it the name of a secret, and publicKeys the
 // words of other keys.
 var (
 	keysOfSecrets = []string{
-		"api", "access", "secret", "private", "auth", "account", "signing", "encryption", "master", "admin", "service",
-		"shared", "storage", "subscription", "license", "client", "deploy", "webhook", "consumer", "decryption",
-		"openai", "anthropic", "gemini",
+		"api", "access", "secret", "private", "auth", "account", "signing", "encryption", "master",
+		"admin", "service",
+		"shared", "storage", "subscription", "license", "client", "deploy", "webhook", "consumer",
+		"decryption", "openai", "anthropic", "gemini",
 	}
 	publicKeys = []string{
-		"public", "primary", "foreign", "sort", "partition", "cache", "idempotency", "host", "pub", "registry", "hot",
+		"public", "primary", "foreign", "sort", "partition", "cache", "idempotency", "host", "pub",
+		"registry", "hot",
 	}
 	// otherTokens are words before "token" that make it a part of a text or a place in a list.
 	otherTokens = []string{
-		"next", "page", "continuation", "sync", "cancel", "cancellation", "stop", "eos", "bos", "pad", "unk", "mask",
-		"sep", "cls", "special", "progress", "per", "unexpected", "max", "invalid", "start", "end", "first", "last",
+		"next", "page", "continuation", "sync", "cancel", "cancellation", "stop", "eos", "bos",
+		"pad", "unk", "mask",
+		"sep", "cls", "special", "progress", "per", "unexpected", "max", "invalid", "start", "end",
+		"first", "last",
 	}
 )
 

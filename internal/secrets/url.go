@@ -31,14 +31,18 @@ func inURL(text string, start int) (Span, bool) {
 // hooks are the hosts whose addresses are secrets, because knowing one is enough to use it, and the
 // part of the path before the secret.
 var hooks = []struct{ host, path string }{
-	{"hooks.slack.com", "/services/"}, {"hooks.slack.com", "/workflows/"}, {"hooks.slack.com", "/triggers/"},
-	{"discord.com", "/api/webhooks/"}, {"discord.com", "/api/v9/webhooks/"}, {"discord.com", "/api/v10/webhooks/"},
-	{"discordapp.com", "/api/webhooks/"},
-	{"hooks.zapier.com", "/hooks/catch/"}, {"mcp.zapier.com", "/api/mcp/s/"}, {"mcp.zapier.com", "/api/mcp/a/"},
-	{"webhook.office.com", "/webhookb2/"}, {"outlook.office.com", "/webhook/"},
-	{"maker.ifttt.com", "/trigger/"}, {"hook.make.com", "/"}, {"hook.eu1.make.com", "/"}, {"hook.eu2.make.com", "/"},
-	{"hook.us1.make.com", "/"}, {"hook.us2.make.com", "/"}, {"hook.integromat.com", "/"},
-	{"hooks.airtable.com", "/workflows/"}, {"oapi.dingtalk.com", "/robot/"}, {"open.feishu.cn", "/open-apis/bot/"},
+	{"hooks.slack.com", "/services/"}, {"hooks.slack.com", "/workflows/"},
+	{"hooks.slack.com", "/triggers/"},
+	{"discord.com", "/api/webhooks/"}, {"discord.com", "/api/v9/webhooks/"},
+	{"discord.com", "/api/v10/webhooks/"}, {"discordapp.com", "/api/webhooks/"},
+	{"hooks.zapier.com", "/hooks/catch/"}, {"mcp.zapier.com", "/api/mcp/s/"},
+	{"mcp.zapier.com", "/api/mcp/a/"}, {"webhook.office.com", "/webhookb2/"},
+	{"outlook.office.com", "/webhook/"},
+	{"maker.ifttt.com", "/trigger/"}, {"hook.make.com", "/"}, {"hook.eu1.make.com", "/"},
+	{"hook.eu2.make.com", "/"}, {"hook.us1.make.com", "/"}, {"hook.us2.make.com", "/"},
+	{"hook.integromat.com", "/"},
+	{"hooks.airtable.com", "/workflows/"}, {"oapi.dingtalk.com", "/robot/"},
+	{"open.feishu.cn", "/open-apis/bot/"},
 }
 
 // ofHook finds the secret part of a webhook's path, which begins at i.

@@ -218,7 +218,8 @@ func sessionBody[B any](
 // notFound answers a request that has no route: its path does not exist, or has other methods.
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch,
+		http.MethodDelete} {
 		try := r.Clone(r.Context())
 		try.Method = method
 		if _, pattern := a.mux().Handler(try); pattern != "/" && pattern != "" {

@@ -75,7 +75,8 @@ func checkUploads(list []adminapi.Attachment) error {
 		if len(x.Data) == 0 {
 			for field, value := range map[string]string{"name": x.Name, "mimeType": x.MIMEType} {
 				if value != "" {
-					return fieldError(at+field, "is of an attachment with data, which must not be empty")
+					return fieldError(at+field,
+						"is of an attachment with data, which must not be empty")
 				}
 			}
 			continue
@@ -90,15 +91,19 @@ func checkUploads(list []adminapi.Attachment) error {
 		case x.Name == "":
 			return fieldError(at+"name", "is required with data")
 		case len(x.Name) > 255 || strings.ContainsFunc(x.Name, isControlOrSlash):
-			return fieldError(at+"name", "must be a file's name of at most 255 bytes, without a directory")
+			return fieldError(at+"name",
+				"must be a file's name of at most 255 bytes, without a directory")
 		case x.MIMEType != "" && !mimeType.MatchString(x.MIMEType):
-			return fieldError(at+"mimeType", "must be a type such as text/plain, not %q", x.MIMEType)
+			return fieldError(at+"mimeType", "must be a type such as text/plain, not %q",
+				x.MIMEType)
 		case len(x.Data) > apiMaxUpload:
-			return tooLarge(at+"data", "has %d bytes, and at most %d are taken", len(x.Data), apiMaxUpload)
+			return tooLarge(at+"data", "has %d bytes, and at most %d are taken", len(x.Data),
+				apiMaxUpload)
 		case count > apiMaxUploads:
 			return fieldError("attachments", "at most %d may have data", apiMaxUploads)
 		case all > apiMaxUploadBytes:
-			return tooLarge("attachments", "have more than %d bytes of data together", apiMaxUploadBytes)
+			return tooLarge("attachments", "have more than %d bytes of data together",
+				apiMaxUploadBytes)
 		}
 	}
 	return nil
@@ -109,10 +114,12 @@ func isControlOrSlash(r rune) bool {
 }
 
 func tooLarge(field, format string, args ...any) error {
-	return protocol.Errorf(protocol.CodePayloadTooLarge, "%s: %s", field, fmt.Sprintf(format, args...))
+	return protocol.Errorf(protocol.CodePayloadTooLarge, "%s: %s", field,
+		fmt.Sprintf(format, args...))
 }
 
-// keepUploads keeps the bytes that attachments bring for the session, and puts them into their places in made.
+// keepUploads keeps the bytes that attachments bring for the session, and puts them into their
+// places in made.
 func keepUploads(s *gateway.Session, list []adminapi.Attachment, made []gateway.Attachment) error {
 	for i, x := range list {
 		if len(x.Data) == 0 {

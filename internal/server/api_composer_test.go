@@ -12,7 +12,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// TestFiles finds files below a session's directory, and says plainly where there is none on this machine.
+// TestFiles finds files below a session's directory, and says plainly where there is none on this
+// machine.
 func TestFiles(t *testing.T) {
 	f := newOpenAPIFixture(t)
 	dir := t.TempDir()
@@ -31,14 +32,15 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		status, body := f.ask("GET", "/api/v1/sessions/"+s.ID()+"/files?query=README", "")
-		if !strings.Contains(string(body), want) || (status == http.StatusOK) != strings.HasPrefix(want, "{") {
+		if !strings.Contains(string(body), want) ||
+			(status == http.StatusOK) != strings.HasPrefix(want, "{") {
 			t.Errorf("%q: %d %s, want %q", cwd, status, body, want)
 		}
 	}
 }
 
-// TestQueryBrings: a prompt brings as many bytes as the document says, and the body of one that brings more is not read
-// to its end.
+// TestQueryBrings: a prompt brings as many bytes as the document says, and the body of one that
+// brings more is not read to its end.
 func TestQueryBrings(t *testing.T) {
 	f := newOpenAPIFixture(t)
 	s, err := f.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
@@ -46,7 +48,8 @@ func TestQueryBrings(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := func(size int) string {
-		return `{"name":"a.bin","data":"` + base64.StdEncoding.EncodeToString(make([]byte, size)) + `"}`
+		return `{"name":"a.bin","data":"` + base64.StdEncoding.EncodeToString(make([]byte, size)) +
+			`"}`
 	}
 	query := func(files ...string) string {
 		return `{"prompt":"look","detach":true,"attachments":[` + strings.Join(files, ",") + `]}`
@@ -58,7 +61,8 @@ func TestQueryBrings(t *testing.T) {
 	}{
 		"as much as may be": {query(file(5<<20), file(5<<20)), 400,
 			"attachments[0].data: prompts of sessions of host local"},
-		"more together":     {query(file(5<<20), file(5<<20), file(1)), 413, "attachments: have more than"},
+		"more together": {query(file(5<<20), file(5<<20), file(1)), 413,
+			"attachments: have more than"},
 		"a longer body":     {query(file(16 << 20)), 413, "body: more than"},
 		"what is no base64": {query(`{"name":"a","data":"%"}`), 400, "data"},
 		"other bodies as before": {`{"label":"` + strings.Repeat("x", 3<<20) + `"}`, 413,

@@ -57,7 +57,9 @@ func (r *resumable) add(s *gateway.Session) {
 	time.AfterFunc(resumableTime, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.sessions = slices.DeleteFunc(r.sessions, func(other *gateway.Session) bool { return other == s })
+		r.sessions = slices.DeleteFunc(r.sessions, func(other *gateway.Session) bool {
+			return other == s
+		})
 	})
 }
 
@@ -110,10 +112,11 @@ func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Ses
 	}
 	for e.err == nil {
 		var list []gateway.Entry
-		err := e.waitWithKeepAlive(r.Context(), a.server.recordActivity, func(ctx context.Context) (err error) {
-			list, err = f.Next(ctx)
-			return err
-		})
+		err := e.waitWithKeepAlive(r.Context(), a.server.recordActivity,
+			func(ctx context.Context) (err error) {
+				list, err = f.Next(ctx)
+				return err
+			})
 		if errors.Is(err, gateway.ErrSessionEnded) {
 			// Its id is not a place to resume at: no event comes after the end of a session.
 			e.add(adminapi.EventEnded, placeID(birth, f.Place())+".end", adminapi.Nothing{})
@@ -153,7 +156,8 @@ func lastEventID(r *http.Request) string { return r.Header.Get("Last-Event-ID") 
 // placeID writes a place as an event's id. It has the birth of the session, since another
 // session may have the same id later.
 func placeID(birth string, at gateway.Place) string {
-	return fmt.Sprintf("%s.%d.%d.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream, at.Things, at.Number)
+	return fmt.Sprintf("%s.%d.%d.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream, at.Things,
+		at.Number)
 }
 
 // parsePlace reads an id that placeID wrote; ok is false for an event of another session.

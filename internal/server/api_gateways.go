@@ -15,14 +15,15 @@ import (
 // out a token or a pairing code, that are for the terminals of this machine, or that lead to a
 // third gateway.
 var forGateways = []string{
-	"GET /status", "GET /events", "GET /diagnostics", "GET /openapi.json", "POST /reload", "GET /models",
-	"GET /sessions", "POST /sessions", "GET /sessions/{id}", "DELETE /sessions/{id}",
+	"GET /status", "GET /events", "GET /diagnostics", "GET /openapi.json", "POST /reload",
+	"GET /models", "GET /sessions", "POST /sessions", "GET /sessions/{id}", "DELETE /sessions/{id}",
 	"POST /sessions/{id}/query", "POST /sessions/{id}/answer", "POST /sessions/{id}/interrupt",
 	"POST /sessions/{id}/foreground", "POST /sessions/{id}/rename", "POST /sessions/{id}/push",
 	"POST /sessions/{id}/model", "POST /sessions/{id}/tools/{name}/call",
-	"GET /sessions/{id}/log", "GET /sessions/{id}/live", "GET /sessions/{id}/recording", "GET /sessions/{id}/usage",
-	"GET /sessions/{id}/history", "GET /sessions/{id}/filters", "GET /sessions/{id}/events",
-	"GET /sessions/{id}/earlier", "GET /sessions/{id}/files", "GET /sessions/{id}/commands",
+	"GET /sessions/{id}/log", "GET /sessions/{id}/live", "GET /sessions/{id}/recording",
+	"GET /sessions/{id}/usage", "GET /sessions/{id}/history", "GET /sessions/{id}/filters",
+	"GET /sessions/{id}/events", "GET /sessions/{id}/earlier", "GET /sessions/{id}/files",
+	"GET /sessions/{id}/commands",
 	"POST /sessions/{id}/commands/{name}",
 	"GET /queue", "PATCH /sessions/{id}/queue/{prompt}", "DELETE /sessions/{id}/queue/{prompt}",
 	"POST /sessions/{id}/queue/{prompt}/send",

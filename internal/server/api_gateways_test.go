@@ -22,7 +22,8 @@ import (
 var staysHere = []string{
 	"POST /shutdown", "POST /signin-links", "POST /signout", "POST /sessions/{id}/mcp-token",
 	"POST /sessions/{id}/provider-token",
-	"POST /providers/{name}/login", "POST /providers/{name}/logout", "GET /pairings", "POST /terminals",
+	"POST /providers/{name}/login", "POST /providers/{name}/logout", "GET /pairings",
+	"POST /terminals",
 	"POST /terminals/hooks",
 }
 
@@ -35,15 +36,15 @@ func TestEachRouteIsForGatewaysOrNot(t *testing.T) {
 	}
 }
 
-// TestGatewaysGetNoToken: a gateway in control of [cluster] reaches no route that gives out a token or a right,
-// however it writes the route, and reaches the others.
+// TestGatewaysGetNoToken: a gateway in control of [cluster] reaches no route that gives out a token
+// or a right, however it writes the route, and reaches the others.
 func TestGatewaysGetNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRESTBubble(t)
 		bus := membus.New(1 << 20)
 		join := func(name, other string, change func(*cluster.Options)) *cluster.Cluster {
-			o := cluster.Options{Gateway: f.gateway, Log: slog.New(slog.DiscardHandler), Name: name, Version: "test",
-				Admit: map[string]gateway.Trust{other: gateway.TrustProject}}
+			o := cluster.Options{Gateway: f.gateway, Log: slog.New(slog.DiscardHandler), Name: name,
+				Version: "test", Admit: map[string]gateway.Trust{other: gateway.TrustProject}}
 			if change != nil {
 				o.Gateway = gateway.New(gateway.Options{})
 				change(&o)
@@ -60,7 +61,8 @@ func TestGatewaysGetNoToken(t *testing.T) {
 			o.Gateway, o.Control, o.API = f.gateway, []string{"a"}, f.server.GatewaysAPI()
 		})
 		time.Sleep(time.Second)
-		session, err := f.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
+		session, err := f.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal,
+			CWD: "/"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,24 +80,31 @@ func TestGatewaysGetNoToken(t *testing.T) {
 		if w := send("GET", at, ""); w.Code != http.StatusOK {
 			t.Errorf("the session: %d %s, want 200", w.Code, w.Body)
 		}
-		if w := send("POST", at+"/rename", `{"label":"renamed"}`); w.Code >= 300 || session.View().Label != "renamed" {
+		if w := send("POST", at+"/rename", `{"label":"renamed"}`); w.Code >= 300 ||
+			session.View().Label != "renamed" {
 			t.Errorf("a new label: %d %s, want it changed", w.Code, w.Body)
 		}
-		for _, route := range []string{at + "/mcp-token", at + "/provider-token", "/signin-links", "/signout",
+		for _, route := range []string{at + "/mcp-token", at + "/provider-token", "/signin-links",
+			"/signout",
 			"/providers/x/login", "/terminals/hooks", "/terminals", "/gateways/c/status"} {
 			name := route[strings.LastIndex(route, "/")+1:]
 			for _, target := range []string{
-				route, route + "?", route + "#", route + "?x", route + "#x", route + "/", route + "//", route + "/.",
-				route + "%3F", route + "%23", route + "%2F", route + "%00", route + ";", "/" + route, "/." + route,
-				"/x/.." + route, "/%2e" + route, "/x/%2e%2e" + route, "/x%2f.." + route,
-				strings.TrimPrefix(route, "/"), "/../v1" + route, "@x" + route, "?" + route,
+				route, route + "?", route + "#", route + "?x", route + "#x", route + "/",
+				route + "//", route + "/.",
+				route + "%3F", route + "%23", route + "%2F", route + "%00", route + ";",
+				"/" + route, "/." + route, "/x/.." + route, "/%2e" + route, "/x/%2e%2e" + route,
+				"/x%2f.." + route, strings.TrimPrefix(route, "/"), "/../v1" + route, "@x" + route,
+				"?" + route,
 				strings.ReplaceAll(route, "/", "%2f"), strings.ReplaceAll(route, "/", "//"),
 				strings.TrimSuffix(route, name) + strings.ToUpper(name),
-				strings.TrimSuffix(route, name) + "%" + "6d" + name[1:], strings.TrimSuffix(route, name) + name + "%20",
+				strings.TrimSuffix(route, name) + "%" + "6d" + name[1:],
+				strings.TrimSuffix(route, name) + name + "%20",
 			} {
-				for _, method := range []string{"POST", "GET", "post", "PUT", "CONNECT", "HEAD", "OPTIONS", ""} {
+				for _, method := range []string{"POST", "GET", "post", "PUT", "CONNECT", "HEAD",
+					"OPTIONS", ""} {
 					w := send(method, target, "{}")
-					if isList := strings.HasPrefix(target, "/terminals") && w.Code == http.StatusOK &&
+					if isList := strings.HasPrefix(target, "/terminals") &&
+						w.Code == http.StatusOK &&
 						(method == "GET" || method == "HEAD" || method == ""); isList {
 						continue // the list of terminals is no secret
 					}
@@ -108,18 +117,22 @@ func TestGatewaysGetNoToken(t *testing.T) {
 	})
 }
 
-// TestGatewaysSeeNoPairingCode: the states for another gateway lack the codes that wait for a person.
+// TestGatewaysSeeNoPairingCode: the states for another gateway lack the codes that wait for a
+// person.
 func TestGatewaysSeeNoPairingCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRESTBubble(t)
-		for name, handler := range map[string]http.Handler{"here": f.server.api, "gateways": f.server.GatewaysAPI()} {
+		for name, handler := range map[string]http.Handler{"here": f.server.api,
+			"gateways": f.server.GatewaysAPI()} {
 			pipe := httptest.NewRecorder()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			r := httptest.NewRequestWithContext(ctx, "GET", apiPrefix+"/events?name=pairings&name=status", nil)
+			r := httptest.NewRequestWithContext(ctx, "GET",
+				apiPrefix+"/events?name=pairings&name=status", nil)
 			handler.ServeHTTP(pipe, r)
 			cancel()
 			text := pipe.Body.String()
-			if has := strings.Contains(text, "event: "+adminapi.StatePairings); has != (name == "here") ||
+			if has := strings.Contains(text,
+				"event: "+adminapi.StatePairings); has != (name == "here") ||
 				!strings.Contains(text, "event: "+adminapi.StateStatus) {
 				t.Errorf("%s: %s, want the status, and pairings here only", name, text)
 			}

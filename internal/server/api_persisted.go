@@ -18,7 +18,8 @@ func startRequest(m adminapi.ModelSettings) (gateway.StartRequest, error) {
 			return gateway.StartRequest{}, fieldError("providerUrl", "must be an http or https URL")
 		}
 		if u.User != nil {
-			return gateway.StartRequest{}, fieldError("providerUrl", "must hold no password; send it as providerKey")
+			return gateway.StartRequest{}, fieldError("providerUrl",
+				"must hold no password; send it as providerKey")
 		}
 	} else if m.ProviderKey != "" {
 		return gateway.StartRequest{}, fieldError("providerKey",
@@ -36,7 +37,8 @@ func (a *api) persisted(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := gateway.PersistedFilter{CWD: q.Get("cwd"), Repository: q.Get("repository"), Branch: q.Get("branch")}
+	f := gateway.PersistedFilter{CWD: q.Get("cwd"), Repository: q.Get("repository"),
+		Branch: q.Get("branch")}
 	if q.Has("last") {
 		if f.Last, err = readLast(q, 1); err != nil {
 			return nil, err

@@ -21,18 +21,23 @@ import (
 var restStored = []adminapi.Persisted{
 	{
 		ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea",
-		Repository: "kitchen/tea", Branch: "main", State: adminapi.PersistedStored, UsedAt: time.Unix(2000, 0).UTC(),
+		Repository: "kitchen/tea", Branch: "main", State: adminapi.PersistedStored,
+		UsedAt: time.Unix(2000, 0).UTC(),
 	},
-	{ID: "old", Summary: "of a terminal", CWD: "/", State: adminapi.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
+	{ID: "old", Summary: "of a terminal", CWD: "/", State: adminapi.PersistedInUse,
+		UsedAt: time.Unix(1000, 0).UTC()},
 }
 
 var _ gateway.PersistentStarter = (*restCopilot)(nil)
 
-func (c *restCopilot) Persisted(_ context.Context, f gateway.PersistedFilter) ([]adminapi.Persisted, error) {
+func (c *restCopilot) Persisted(
+	_ context.Context, f gateway.PersistedFilter,
+) ([]adminapi.Persisted, error) {
 	views := slices.Clone(restStored)
 	slices.Reverse(views)
 	return slices.DeleteFunc(views, func(v adminapi.Persisted) bool {
-		return f.CWD != "" && v.CWD != f.CWD || f.Repository != "" && v.Repository != f.Repository ||
+		return f.CWD != "" && v.CWD != f.CWD || f.Repository != "" &&
+			v.Repository != f.Repository ||
 			f.Branch != "" && v.Branch != f.Branch
 	}), nil
 }
@@ -61,7 +66,8 @@ func (c *restCopilot) Delete(_ context.Context, id string) error { return restOn
 
 func setModel(_ context.Context, model, _ string) error {
 	if model != "gpt-5-mini" {
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: there is no model " + model}
+		return &protocol.Error{Code: protocol.CodeInvalidJSON,
+			Message: "model: there is no model " + model}
 	}
 	return nil
 }
@@ -94,15 +100,18 @@ func TestPersistedSessions(t *testing.T) {
 		expectText(t, query, list(query), want)
 	}
 	// A session that was resumed is the gateway's own, under the same id.
-	status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume", `{"model":"gpt-5-mini"}`)
+	status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume",
+		`{"model":"gpt-5-mini"}`)
 	expectText(t, "resuming", fmt.Sprint(status, " ", body), `201 {"id":"stored"}`)
 	expectText(t, "after resuming", list(""), "stored live, old inUse")
-	status, body = f.admin(http.MethodPost, "/api/v1/sessions/stored/model", `{"model":"gpt-5-mini"}`)
+	status, body = f.admin(http.MethodPost, "/api/v1/sessions/stored/model",
+		`{"model":"gpt-5-mini"}`)
 	expectText(t, "setting its model", fmt.Sprint(status, " ", body), "200 {}")
 	if s, ok := f.gateway.Session("stored"); !ok {
 		t.Error("the gateway has no session stored, want the one that was resumed")
 	} else if v := s.View(); v.Model != "gpt-5-mini" || v.Label != "tea@main" {
-		t.Errorf("the session: got model %s and label %s, want gpt-5-mini and tea@main", v.Model, v.Label)
+		t.Errorf("the session: got model %s and label %s, want gpt-5-mini and tea@main", v.Model,
+			v.Label)
 	}
 	for request, want := range map[string]string{
 		`POST /persisted/stored/resume {}`:                        "409 runs in this gateway already",
@@ -124,7 +133,8 @@ func TestPersistedSessions(t *testing.T) {
 		}
 		code, text, _ := strings.Cut(want, " ")
 		status, answer := f.admin(method, "/api/v1"+path, body)
-		if strconv.Itoa(status) != code || !strings.Contains(answer, text) || strings.Contains(answer, "secret") {
+		if strconv.Itoa(status) != code || !strings.Contains(answer, text) ||
+			strings.Contains(answer, "secret") {
 			t.Errorf("%s: %d %s, want %s", request, status, answer, want)
 		}
 	}

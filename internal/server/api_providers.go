@@ -30,10 +30,12 @@ type Supervisor interface {
 	// and reports whether there were any.
 	Login(ctx context.Context, name string, show func(link string) error) error
 	Logout(ctx context.Context, name string) (bool, error)
-	// Sources lists the sources that files name. RunSource makes one run now and returns for how many sessions.
+	// Sources lists the sources that files name. RunSource makes one run now and returns for how
+	// many sessions.
 	Sources() []adminapi.Source
 	RunSource(name string) (int, error)
-	// Settle waits until a session that has started has the gateway's own providers, for a moment at most.
+	// Settle waits until a session that has started has the gateway's own providers, for a moment
+	// at most.
 	Settle(ctx context.Context, session string)
 	// Reload reads the files now.
 	Reload()
@@ -80,8 +82,8 @@ func restartProvider(ctx context.Context, s Supervisor, name string) (any, error
 	return s.Restart(ctx, name)
 }
 
-// loginProvider answers with the link as soon as there is one, and with the login's end. The login ends with the
-// request.
+// loginProvider answers with the link as soon as there is one, and with the login's end. The login
+// ends with the request.
 func (a *api) loginProvider(w http.ResponseWriter, r *http.Request) error {
 	var request adminapi.LoginRequest
 	if err := readBody(w, r, &request); err != nil {

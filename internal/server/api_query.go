@@ -85,7 +85,8 @@ func (a *api) followTurn(ctx context.Context, l *lineWriter, turn *gateway.Turn)
 				return nil
 			}
 			if line.Event.SessionError != "" {
-				end.Error = &adminapi.Failure{Code: adminapi.CodeSession, Message: line.Event.SessionError}
+				end.Error = &adminapi.Failure{Code: adminapi.CodeSession,
+					Message: line.Event.SessionError}
 			}
 		}
 		switch {
@@ -100,7 +101,8 @@ func (a *api) followTurn(ctx context.Context, l *lineWriter, turn *gateway.Turn)
 				Message: "the session ended before the turn did",
 			}
 		default:
-			end.Error = &adminapi.Failure{Code: string(protocol.CodeCancelled), Message: err.Error()}
+			end.Error = &adminapi.Failure{Code: string(protocol.CodeCancelled),
+				Message: err.Error()}
 		}
 		return end
 	}
@@ -138,7 +140,8 @@ func readAttachments(list []adminapi.Attachment) ([]gateway.Attachment, error) {
 			}
 			if a.First < 1 || a.Last < a.First {
 				return nil, fieldError(at+"lastLine",
-					"lines count from 1, and the last is not before the first: %d-%d", a.First, a.Last)
+					"lines count from 1, and the last is not before the first: %d-%d", a.First,
+					a.Last)
 			}
 		}
 		made[i] = a
@@ -206,7 +209,8 @@ func checkHeaders(headers map[string]string) error {
 		case isReserved:
 			return fieldError("headers", "%s can't be set: %s", name, why)
 		case len(value) > 4096 || !headerValue.MatchString(value):
-			return fieldError("headers", "the value of %s must be one printable line of at most 4096 characters", name)
+			return fieldError("headers",
+				"the value of %s must be one printable line of at most 4096 characters", name)
 		}
 	}
 	return nil

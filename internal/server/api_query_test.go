@@ -47,7 +47,8 @@ func TestAPIQueryFollowsItsTurn(t *testing.T) {
 {"callback":"onIdle"}
 {"done":true}`
 	expectText(t, "a turn", strings.Join(lines(t, body), "\n"), want)
-	_, body = f.ask("POST", "/sessions/"+id+"/query", `{"prompt":"call:echo {\"text\":\"hi\"}","mode":"immediate"}`)
+	_, body = f.ask("POST", "/sessions/"+id+"/query",
+		`{"prompt":"call:echo {\"text\":\"hi\"}","mode":"immediate"}`)
 	got := strings.Join(lines(t, body), "\n")
 	for _, part := range []string{
 		`{"callback":"onStartToolExecution","toolArguments":"{\"text\":\"hi\"}","toolCallId":"call-2","toolName":"echo"}`,
@@ -66,16 +67,20 @@ func TestAPIQueryFollowsItsTurn(t *testing.T) {
 type scripted struct{ prompts chan gateway.Prompt }
 
 func (scripted) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
-func (h scripted) Send(_ context.Context, p gateway.Prompt) error       { h.prompts <- p; return nil }
-func (scripted) Log(adminapi.LogLevel, string)                          {}
-func (scripted) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
-func (scripted) Close(context.Context, string) error                    { return nil }
+func (h scripted) Send(_ context.Context, p gateway.Prompt) error {
+	h.prompts <- p
+	return nil
+}
+func (scripted) Log(adminapi.LogLevel, string)                       {}
+func (scripted) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
+func (scripted) Close(context.Context, string) error                 { return nil }
 
 // hosted registers a session of a scripted host.
 func (f *apiFixture) hosted() (*gateway.Session, scripted) {
 	f.t.Helper()
 	h := scripted{make(chan gateway.Prompt, 1)}
-	s, err := f.gateway.Register(gateway.SessionSpec{CWD: f.dir}, gateway.HostInfo{Kind: "test", Send: true}, h)
+	s, err := f.gateway.Register(gateway.SessionSpec{CWD: f.dir},
+		gateway.HostInfo{Kind: "test", Send: true}, h)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -112,7 +117,8 @@ func TestAPIQueryTellsHowTheTurnFailed(t *testing.T) {
 		}
 	}()
 	_, body = f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
-	want = `{"done":true,"error":{"code":"INVALID_SESSION","message":"the session ended before the turn did"}}`
+	want =
+		`{"done":true,"error":{"code":"INVALID_SESSION","message":"the session ended before the turn did"}}`
 	expectText(t, "a stopped session", strings.Join(lines(t, body), "\n"), want)
 }
 
@@ -127,7 +133,8 @@ func (f *apiFixture) follow(path string) *follower {
 	f.t.Helper()
 	r := f.open("GET", path, "")
 	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/x-ndjson" {
-		f.t.Fatalf("%s: got %s %s, want 200 application/x-ndjson", path, r.Status, r.Header.Get("Content-Type"))
+		f.t.Fatalf("%s: got %s %s, want 200 application/x-ndjson", path, r.Status,
+			r.Header.Get("Content-Type"))
 	}
 	return &follower{f.t, bufio.NewScanner(r.Body), r.Body}
 }
@@ -156,9 +163,15 @@ func TestAPIStreamsFollowAndEndWithTheSession(t *testing.T) {
 	log := f.follow(at + "/log?follow=1")
 	history := f.follow(at + "/history?follow=1&stream=a")
 	owned := f.follow(at + "/history?follow=1&stream=a@other&last=0")
-	defer func() { _ = live.body.Close(); _ = log.body.Close(); _ = history.body.Close(); _ = owned.body.Close() }()
+	defer func() {
+		_ = live.body.Close()
+		_ = log.body.Close()
+		_ = history.body.Close()
+		_ = owned.body.Close()
+	}()
 
-	expectText(t, "log", log.next(), `{"level":"info","message":"session started","seq":1,"source":"gateway"}`)
+	expectText(t, "log", log.next(),
+		`{"level":"info","message":"session started","seq":1,"source":"gateway"}`)
 	for _, want := range []string{
 		`{"event":"one","level":"keep","provider":"tapctl","stream":"a"}`,
 		`{"event":"three","level":"keep","provider":"other","stream":"a"}`,
@@ -176,7 +189,8 @@ func TestAPIStreamsFollowAndEndWithTheSession(t *testing.T) {
 	if got, want := log.next(), "session is ending"; !strings.Contains(got, want) {
 		t.Errorf("log: got %s, want …%s…", got, want)
 	}
-	for what, stream := range map[string]*follower{"live": live, "log": log, "history": history, "owned": owned} {
+	for what, stream := range map[string]*follower{"live": live, "log": log, "history": history,
+		"owned": owned} {
 		expectText(t, what, stream.next(), "end")
 	}
 }
@@ -185,16 +199,18 @@ func TestAPIHistoryNewestFirst(t *testing.T) {
 	f := newAPIFixture(t)
 	s, _ := f.hosted()
 	for i := range 5 {
-		f.expect("POST", "/sessions/"+s.ID()+"/push", fmt.Sprintf(`{"event":"e%d","stream":"a"}`, i), 200, `"fate"…`)
+		f.expect("POST", "/sessions/"+s.ID()+"/push", fmt.Sprintf(`{"event":"e%d","stream":"a"}`,
+			i), 200, `"fate"…`)
 	}
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/history?stream=a&last=2", "")
 	var rows []adminapi.StreamRow
-	if err := json.Unmarshal([]byte(body), &rows); err != nil || len(rows) != 2 || rows[0].Event != "e4" ||
-		rows[1].Event != "e3" {
+	if err := json.Unmarshal([]byte(body), &rows); err != nil || len(rows) != 2 ||
+		rows[0].Event != "e4" || rows[1].Event != "e3" {
 		t.Fatalf("history: got %s (%v), want e4 and e3", body, err)
 	}
 	since := rows[1].TS.Format(time.RFC3339Nano)
-	if _, body := f.ask("GET", "/sessions/"+s.ID()+"/history?since="+since, ""); strings.Count(body, `"event"`) != 2 {
+	if _, body := f.ask("GET", "/sessions/"+s.ID()+"/history?since="+since, ""); strings.Count(body,
+		`"event"`) != 2 {
 		t.Errorf("history since %s: got %s, want two events", since, body)
 	}
 	f.expect("GET", "/sessions/"+s.ID()+"/history?stream=none", "", 200, "[]")
@@ -210,7 +226,8 @@ func TestAPIPushAndWait(t *testing.T) {
 	}()
 	_, body := f.ask("POST", "/sessions/"+s.ID()+"/push", `{"prompt":"do","wait":true}`)
 	var r adminapi.Receipt
-	if err := json.Unmarshal([]byte(body), &r); err != nil || r.Fate != adminapi.FateDelivered || r.Seq != 1 {
+	if err := json.Unmarshal([]byte(body), &r); err != nil || r.Fate != adminapi.FateDelivered ||
+		r.Seq != 1 {
 		t.Errorf("receipt: got %s (%v), want number 1, delivered", body, err)
 	}
 }

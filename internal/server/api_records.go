@@ -21,12 +21,14 @@ type Records interface {
 const maxRecords = 10_000
 
 func (a *api) records(r *http.Request) (any, error) {
-	p, err := readParams(r, "since", "until", "kind", "session", "provider", "tool", "outcome", "trace", "last")
+	p, err := readParams(r, "since", "until", "kind", "session", "provider", "tool", "outcome",
+		"trace", "last")
 	if err != nil {
 		return nil, err
 	}
-	q := adminapi.RecordQuery{Kind: p.Get("kind"), Session: p.Get("session"), Provider: p.Get("provider"),
-		Tool: p.Get("tool"), Outcome: p.Get("outcome"), Trace: p.Get("trace")}
+	q := adminapi.RecordQuery{Kind: p.Get("kind"), Session: p.Get("session"),
+		Provider: p.Get("provider"), Tool: p.Get("tool"), Outcome: p.Get("outcome"),
+		Trace: p.Get("trace")}
 	if err := checkRecordQuery(&q); err != nil {
 		return nil, err
 	}
@@ -56,22 +58,29 @@ func checkRecordQuery(q *adminapi.RecordQuery) error {
 	case q.Kind != "" && !slices.Contains(adminapi.RecordKinds, q.Kind):
 		return fieldError("kind", "%q is none of %s", q.Kind, joinNames(adminapi.RecordKinds))
 	case q.Outcome != "" && !slices.Contains(adminapi.RecordOutcomes, q.Outcome):
-		return fieldError("outcome", "%q is none of %s", q.Outcome, joinNames(adminapi.RecordOutcomes))
+		return fieldError("outcome", "%q is none of %s", q.Outcome,
+			joinNames(adminapi.RecordOutcomes))
 	case q.Trace != "" && !adminapi.IsTraceID(q.Trace):
 		return fieldError("trace", "%q is not 32 hexadecimal digits in lower case", q.Trace)
 	case q.Provider != "" && !protocol.ValidName(q.Provider):
 		return fieldError("provider", "%q is not the name of a provider", q.Provider)
-	case strings.ContainsFunc(q.Tool, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+	case strings.ContainsFunc(q.Tool, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}):
 		return fieldError("tool", "%q is not the name of a tool", q.Tool)
 	}
 	q.Provider = protocol.NormalName(q.Provider)
 	return nil
 }
 
-// findRecords finds records. A session that neither runs nor has any record is an error: its id may be mistyped.
-func (a *api) findRecords(ctx context.Context, q adminapi.RecordQuery) (found adminapi.Records, err error) {
+// findRecords finds records. A session that neither runs nor has any record is an error: its id may
+// be mistyped.
+func (a *api) findRecords(
+	ctx context.Context, q adminapi.RecordQuery,
+) (found adminapi.Records, err error) {
 	if a.o.Records != nil {
-		if found, err = a.o.Records.Find(ctx, q); err != nil || len(found.Records) > 0 || q.Session == "" {
+		if found, err = a.o.Records.Find(ctx, q); err != nil || len(found.Records) > 0 ||
+			q.Session == "" {
 			return found, err
 		}
 	}

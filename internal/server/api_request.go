@@ -55,7 +55,8 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !ok {
 		status = http.StatusInternalServerError
-		a.log.Warn("answering an admin request", "method", r.Method, "path", r.URL.Path, "error", err)
+		a.log.Warn("answering an admin request", "method", r.Method, "path", r.URL.Path, "error",
+			err)
 	}
 	fail(w, status, string(code), message)
 }
@@ -121,7 +122,8 @@ func readParams(r *http.Request, known ...string) (url.Values, error) {
 	}
 	for name := range q {
 		if !slices.Contains(known, name) {
-			return nil, fieldError(name, "is not a parameter of this request, which takes %s", joinNames(known))
+			return nil, fieldError(name, "is not a parameter of this request, which takes %s",
+				joinNames(known))
 		}
 	}
 	return q, nil

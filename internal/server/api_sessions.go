@@ -108,7 +108,8 @@ func (a *api) rename(r *http.Request, s *gateway.Session, b adminapi.RenameReque
 
 // keep stores an event for the next session, while no session runs.
 func (a *api) keep(r *http.Request, body adminapi.Keep) (any, error) {
-	m, err := toPush(adminapi.Push{Stream: body.Stream, Event: body.Event, Metadata: body.Metadata}, protocol.LevelKeep)
+	m, err := toPush(adminapi.Push{Stream: body.Stream, Event: body.Event, Metadata: body.Metadata},
+		protocol.LevelKeep)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +170,8 @@ func (a *api) answer(_ *http.Request, s *gateway.Session, body adminapi.Answer) 
 	if body.Content != nil && kind(body.Content) != '{' {
 		return nil, fieldError("content", "must be an object")
 	}
-	answer := gateway.Answer{Decision: body.Decision, Text: body.Text, Content: protocol.Raw(body.Content)}
+	answer := gateway.Answer{Decision: body.Decision, Text: body.Text,
+		Content: protocol.Raw(body.Content)}
 	return adminapi.Nothing{}, s.Answer(body.Question, answer)
 }
 

@@ -52,7 +52,9 @@ func newStates(build map[string]func() any) *states {
 // changedSince returns those of the named states that changed after a revision, in the order
 // of their changes. It makes a state anew that is older than the gateway's present change. A
 // state that was made less than statePause ago stays: isStale says to ask again soon.
-func (s *states) changedSince(names []string, after, change uint64) (changed []state, isStale bool) {
+func (s *states) changedSince(
+	names []string, after, change uint64,
+) (changed []state, isStale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
@@ -114,7 +116,8 @@ func (a *api) stateEvents(w http.ResponseWriter, r *http.Request) error {
 	return a.sendStates(w, r, "")
 }
 
-// sendStates sends states until the reader disconnects: those that the request names, else all, but not the hidden one.
+// sendStates sends states until the reader disconnects: those that the request names, else all, but
+// not the hidden one.
 func (a *api) sendStates(w http.ResponseWriter, r *http.Request, hidden string) error {
 	q, err := readParams(r, "name")
 	if err != nil {

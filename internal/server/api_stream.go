@@ -49,7 +49,9 @@ func (l *lineWriter) flush() {
 
 // writeNew writes the entries that next returns after a cursor, and again each time that
 // wait returns nil. It ends with wait's error, or when the reader is gone.
-func writeNew[T any](l *lineWriter, cursor uint64, next func(uint64) ([]T, uint64), wait func(uint64) error) error {
+func writeNew[T any](
+	l *lineWriter, cursor uint64, next func(uint64) ([]T, uint64), wait func(uint64) error,
+) error {
 	for {
 		var items []T
 		items, cursor = next(cursor)
@@ -104,24 +106,30 @@ func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 		if err := s.CheckRuntimeEvents(); err != nil {
 			return err
 		}
-		writeLog(w, r, p, s.RuntimeEvents, s.WaitRuntimeEvents, func(e adminapi.RuntimeEvent) time.Time { return e.TS })
+		writeLog(w, r, p, s.RuntimeEvents, s.WaitRuntimeEvents,
+			func(e adminapi.RuntimeEvent) time.Time { return e.TS })
 		return nil
 	}
-	writeLog(w, r, p, s.Timeline, s.WaitTimeline, func(l adminapi.TimelineLine) time.Time { return l.TS })
+	writeLog(w, r, p, s.Timeline, s.WaitTimeline, func(l adminapi.TimelineLine) time.Time {
+		return l.TS
+	})
 	return nil
 }
 
 // writeLog writes the entries that the parameters choose, and the coming ones where the
 // request follows. next returns the entries after a number and the number to ask with next,
 // wait waits for one, at returns an entry's time.
-func writeLog[T any](w http.ResponseWriter, r *http.Request, p logParams, next func(uint64) ([]T, uint64),
+func writeLog[T any](w http.ResponseWriter, r *http.Request, p logParams,
+	next func(uint64) ([]T, uint64),
 	wait func(context.Context, uint64) error, at func(T) time.Time) {
 	out := newLineWriter(w, r)
 	last := p.last
 	chosen := func(after uint64) ([]T, uint64) {
 		items, cursor := next(after)
 		if !p.since.IsZero() {
-			items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return at(item).Before(p.since) })
+			items = slices.DeleteFunc(slices.Clone(items), func(item T) bool {
+				return at(item).Before(p.since)
+			})
 		}
 		items = items[max(len(items)-last, 0):]
 		last = math.MaxInt // of the coming ones all
@@ -161,7 +169,9 @@ func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 		}
 		return views, cursor
 	}
-	_ = writeNew(newLineWriter(w, r), cursor, next, func(after uint64) error { return s.WaitLive(r.Context(), after) })
+	_ = writeNew(newLineWriter(w, r), cursor, next, func(after uint64) error {
+		return s.WaitLive(r.Context(), after)
+	})
 	return nil
 }
 
@@ -209,7 +219,9 @@ func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session
 		newest := s.HistoryCursor()
 		return rowsUpTo(newest, s.HistoryAfter(after, streams)), newest
 	}
-	_ = writeNew(l, cursor, next, func(after uint64) error { return s.WaitHistory(r.Context(), after) })
+	_ = writeNew(l, cursor, next, func(after uint64) error {
+		return s.WaitHistory(r.Context(), after)
+	})
 	return nil
 }
 

@@ -9,15 +9,15 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Terminals are the Copilot CLIs of people, in terminals. Any goroutine may call it. The errors are those of the
-// protocol, as answers of the admin API have them.
+// Terminals are the Copilot CLIs of people, in terminals. Any goroutine may call it. The errors are
+// those of the protocol, as answers of the admin API have them.
 type Terminals interface {
 	List() []adminapi.Terminal
 	Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error)
 	// Attach connects to the port of a terminal that was started with --ui-server.
 	Attach(ctx context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error)
-	// Serve serves a terminal over the pipe that it gave its extension, until the pipe or the session ends. The error
-	// says why the terminal can't join.
+	// Serve serves a terminal over the pipe that it gave its extension, until the pipe or the
+	// session ends. The error says why the terminal can't join.
 	Serve(ctx context.Context, who TerminalHello, pipe io.ReadWriteCloser) error
 }
 

@@ -31,9 +31,13 @@ type apiFixture struct {
 
 func newAPIFixture(t *testing.T) *apiFixture {
 	t.Helper()
-	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
+	g := gateway.New(
+		gateway.Options{Starters: map[string]gateway.Starter{
+			gateway.HostLocal: gateway.LocalStarter{},
+		}})
 	info := func() adminapi.Status {
-		return adminapi.Status{URL: "ws://127.0.0.1:1", PID: 42, Version: "v0", StartedAt: time.Unix(0, 0)}
+		return adminapi.Status{URL: "ws://127.0.0.1:1", PID: 42, Version: "v0",
+			StartedAt: time.Unix(0, 0)}
 	}
 	web := httptest.NewServer(New(Options{Gateway: g, Status: info}).api)
 	t.Cleanup(func() {
@@ -58,7 +62,8 @@ func (f *apiFixture) ask(method, path, body string) (int, string) {
 
 func (f *apiFixture) open(method, path, body string) *http.Response {
 	f.t.Helper()
-	req, err := http.NewRequestWithContext(f.t.Context(), method, f.web.URL+"/api/v1"+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(f.t.Context(), method, f.web.URL+"/api/v1"+path,
+		strings.NewReader(body))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -74,7 +79,8 @@ func (f *apiFixture) session() string {
 	f.t.Helper()
 	status, body := f.ask("POST", "/sessions", fmt.Sprintf(`{"host":"local","cwd":%q}`, f.dir))
 	var answer struct{ ID string }
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != 201 || answer.ID == "" {
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != 201 ||
+		answer.ID == "" {
 		f.t.Fatalf("starting a session: got %d %s, want 201", status, body)
 	}
 	return answer.ID
@@ -116,10 +122,11 @@ func (f *apiFixture) provide(session string) {
 				close(bound)
 			case *protocol.ToolCall:
 				if m.Tool == "fail" {
-					p.conn.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"error":"no such thing","errorCode":"NOT_FOUND"}`, m.ID))
+					p.conn.Receive(fmt.Appendf(nil,
+						`{"type":"tool.result","id":%q,"error":"no such thing","errorCode":"NOT_FOUND"}`, m.ID))
 				} else {
-					p.conn.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":{"echoed":%s}}`, m.ID,
-						m.Args))
+					p.conn.Receive(fmt.Appendf(nil,
+						`{"type":"tool.result","id":%q,"data":{"echoed":%s}}`, m.ID, m.Args))
 				}
 			case *protocol.SessionLifecycle:
 				if m.State == protocol.LifecycleShutdownPending {
@@ -159,20 +166,28 @@ func TestAPIRefusesBadRequestsByField(t *testing.T) {
 			`cwd: "here" must be an absolute path`},
 		{"POST /sessions", `{"host":"local","cwd":"/no/such/dir"}`, 400, "INVALID_JSON",
 			`cwd: "/no/such/dir" does not exist`},
-		{"POST /sessions", fmt.Sprintf(`{"host":"local","cwd":%q}`, file), 400, "INVALID_JSON", "is not a directory"},
-		{"POST /sessions", `{"host":"other","cwd":"/"}`, 400, "INVALID_JSON", `host: "other" is not one of [local]`},
-		{"POST /sessions", `{"host":"local","cwd":"/","providerUrl":"file:///x"}`, 400, "INVALID_JSON",
+		{"POST /sessions", fmt.Sprintf(`{"host":"local","cwd":%q}`, file), 400, "INVALID_JSON",
+			"is not a directory"},
+		{"POST /sessions", `{"host":"other","cwd":"/"}`, 400, "INVALID_JSON",
+			`host: "other" is not one of [local]`},
+		{"POST /sessions", `{"host":"local","cwd":"/","providerUrl":"file:///x"}`, 400,
+			"INVALID_JSON",
 			"providerUrl: must be an http or https URL"},
-		{"POST /sessions", `{"host":"local","cwd":"/","providerUrl":"http://u:p@h"}`, 400, "INVALID_JSON",
+		{"POST /sessions", `{"host":"local","cwd":"/","providerUrl":"http://u:p@h"}`, 400,
+			"INVALID_JSON",
 			"providerUrl: must hold no password"},
-		{"POST /sessions", `{"host":"local","cwd":"/","providerKey":"k"}`, 400, "INVALID_JSON", "providerKey: "},
-		{"POST /sessions", `{"host":"local","cmd":"/"}`, 400, "INVALID_JSON", "cmd: is not a field of this request"},
-		{"POST /sessions", `{"host":"local","CWD":"/"}`, 400, "INVALID_JSON", "CWD: is not a field of this request"},
+		{"POST /sessions", `{"host":"local","cwd":"/","providerKey":"k"}`, 400, "INVALID_JSON",
+			"providerKey: "},
+		{"POST /sessions", `{"host":"local","cmd":"/"}`, 400, "INVALID_JSON",
+			"cmd: is not a field of this request"},
+		{"POST /sessions", `{"host":"local","CWD":"/"}`, 400, "INVALID_JSON",
+			"CWD: is not a field of this request"},
 		{"POST /sessions", `{"host":7}`, 400, "INVALID_JSON", "host: must be a string"},
 		{"POST /sessions", `{"host":"a","host":"b"}`, 400, "INVALID_JSON", "host: stands twice"},
 		{"POST /sessions", `{"host":`, 400, "INVALID_JSON", "body: not valid JSON"},
 		{"POST /sessions", `[]`, 400, "INVALID_JSON", "body: must be an object"},
-		{"POST /sessions", `{"label":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "PAYLOAD_TOO_LARGE",
+		{"POST /sessions", `{"label":"` + strings.Repeat("x", 2<<20) + `"}`, 413,
+			"PAYLOAD_TOO_LARGE",
 			"body: more than 2097152 bytes"},
 		{"POST " + at + "/query", `{}`, 400, "INVALID_JSON", "prompt: is required"},
 		{"POST " + at + "/query", `{"prompt":" "}`, 400, "INVALID_JSON", "prompt: is required"},
@@ -183,18 +198,28 @@ func TestAPIRefusesBadRequestsByField(t *testing.T) {
 		{"POST " + at + "/push", `{}`, 400, "INVALID_JSON", "event: is required"},
 		{"POST " + at + "/push", `{"event":"x","level":"loud"}`, 400, "INVALID_JSON",
 			"level: must be one of keep, surface, inject"},
-		{"POST " + at + "/push", `{"event":"x","stream":"/"}`, 400, "INVALID_JSON", "stream: must be 1 to 64"},
-		{"POST " + at + "/push", `{"event":"x","provider":"-"}`, 400, "INVALID_JSON", "provider: must be 1 to 64"},
-		{"POST " + at + "/push", `{"event":"x","metadata":1}`, 400, "INVALID_JSON", "metadata: must be an object"},
+		{"POST " + at + "/push", `{"event":"x","stream":"/"}`, 400, "INVALID_JSON",
+			"stream: must be 1 to 64"},
+		{"POST " + at + "/push", `{"event":"x","provider":"-"}`, 400, "INVALID_JSON",
+			"provider: must be 1 to 64"},
+		{"POST " + at + "/push", `{"event":"x","metadata":1}`, 400, "INVALID_JSON",
+			"metadata: must be an object"},
 		{"POST " + at + "/interrupt", `{"why":"x"}`, 400, "INVALID_JSON", "why: is not a field"},
-		{"POST " + at + "/tools/echo/call", `{"args":[]}`, 400, "INVALID_JSON", "args: must be an object"},
-		{"POST " + at + "/tools/echo/call", `{"timeoutMs":0}`, 400, "INVALID_JSON", "timeoutMs: must be from 1"},
-		{"POST " + at + "/tools/none/call", `{}`, 404, "NOT_FOUND", `tool "none" does not exist in this session`},
-		{"GET " + at + "/history?last=0", "", 400, "INVALID_JSON", `last: must be a whole number from 1, not "0"`},
-		{"GET " + at + "/history?since=noon", "", 400, "INVALID_JSON", `since: "noon" must be a time`},
+		{"POST " + at + "/tools/echo/call", `{"args":[]}`, 400, "INVALID_JSON",
+			"args: must be an object"},
+		{"POST " + at + "/tools/echo/call", `{"timeoutMs":0}`, 400, "INVALID_JSON",
+			"timeoutMs: must be from 1"},
+		{"POST " + at + "/tools/none/call", `{}`, 404, "NOT_FOUND",
+			`tool "none" does not exist in this session`},
+		{"GET " + at + "/history?last=0", "", 400, "INVALID_JSON",
+			`last: must be a whole number from 1, not "0"`},
+		{"GET " + at + "/history?since=noon", "", 400, "INVALID_JSON",
+			`since: "noon" must be a time`},
 		{"GET " + at + "/history?stream=a@", "", 400, "INVALID_JSON", `stream: "a@" must be`},
-		{"GET " + at + "/history?streams=a", "", 400, "INVALID_JSON", "streams: is not a parameter"},
-		{"GET " + at + "/log?follow=maybe", "", 400, "INVALID_JSON", `follow: must be 0 or 1, not "maybe"`},
+		{"GET " + at + "/history?streams=a", "", 400, "INVALID_JSON",
+			"streams: is not a parameter"},
+		{"GET " + at + "/log?follow=maybe", "", 400, "INVALID_JSON",
+			`follow: must be 0 or 1, not "maybe"`},
 		{"GET /tools?session=none", "", 404, "INVALID_SESSION", `session: "none" does not exist`},
 		{"GET /models", "", 400, "INVALID_JSON", `host: "copilot" is not one of [local]`},
 		{"POST /providers/none/stop", "", 404, "NOT_FOUND",
@@ -209,7 +234,8 @@ func TestAPIRefusesBadRequestsByField(t *testing.T) {
 			t.Errorf("%s: got %d %q (%v), want an error document", tc.line, status, body, err)
 			continue
 		}
-		if e := answer.Error; status != tc.status || e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
+		if e := answer.Error; status != tc.status || e.Code != tc.code ||
+			!strings.Contains(e.Message, tc.says) {
 			t.Errorf("%s %.60s: got %d %s %s, want %d %s …%s…",
 				tc.line, tc.body, status, e.Code, e.Message, tc.status, tc.code, tc.says)
 		}
@@ -277,15 +303,18 @@ func TestAPIShapes(t *testing.T) {
 	_, one := f.ask("GET", "/sessions/"+id, "")
 	_, receipt := f.ask("POST", "/sessions/"+id+"/push", `{"event":"x"}`)
 	for what, tc := range map[string][2]string{
-		"status":   {status, "url pid version startedAt sessions providers faults"},
-		"sessions": {first("/sessions"), "id label host model cwd state foreground providers tools createdAt"},
-		"session":  {one, "id label host model cwd state foreground providers tools createdAt"},
-		"provider": {first("/providers"), "id name instance trust state session tools inFlight connectedAt"},
-		"tool":     {first("/tools"), "name description parameters provider session timeoutMs"},
-		"of one":   {first("/tools?session=" + id), "name description parameters provider session timeoutMs"},
-		"model":    {first("/models?host=local"), "id name multiplier efforts vision"},
-		"history":  {first("/sessions/" + id + "/history"), "stream provider ts event level"},
-		"receipt":  {receipt, "seq fate"},
+		"status": {status, "url pid version startedAt sessions providers faults"},
+		"sessions": {first("/sessions"),
+			"id label host model cwd state foreground providers tools createdAt"},
+		"session": {one, "id label host model cwd state foreground providers tools createdAt"},
+		"provider": {first("/providers"),
+			"id name instance trust state session tools inFlight connectedAt"},
+		"tool": {first("/tools"), "name description parameters provider session timeoutMs"},
+		"of one": {first("/tools?session=" + id),
+			"name description parameters provider session timeoutMs"},
+		"model":   {first("/models?host=local"), "id name multiplier efforts vision"},
+		"history": {first("/sessions/" + id + "/history"), "stream provider ts event level"},
+		"receipt": {receipt, "seq fate"},
 	} {
 		expectText(t, what, keys(t, tc[0]), tc[1])
 	}
@@ -301,7 +330,8 @@ func TestAPISessionLife(t *testing.T) {
 	}
 	for name, text := range map[string]string{"HEAD": strings.Repeat("0", 40) + "\n",
 		"config": "[remote \"origin\"]\n\turl = git@github.com:kitchen/tea.git\n"} {
-		if err := os.WriteFile(filepath.Join(f.dir, ".git", name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(f.dir, ".git", name), []byte(text),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -315,7 +345,8 @@ func TestAPISessionLife(t *testing.T) {
 	}
 	want := adminapi.Session{
 		ID: id, Label: filepath.Base(f.dir), Host: "local", CWD: f.dir, State: "idle",
-		Foreground: true, Providers: 1, Tools: 3, CreatedAt: got.CreatedAt, Repository: "kitchen/tea",
+		Foreground: true, Providers: 1, Tools: 3, CreatedAt: got.CreatedAt,
+		Repository: "kitchen/tea",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the session (-want +got):\n%s", diff)
@@ -335,7 +366,8 @@ func TestAPIToolCalls(t *testing.T) {
 		{"echo", `{"args":{"text":"a<b"}}`, `{"data":{"echoed":{"text":"a<b"}},"durationMs":N}`},
 		{"echo", `{"args":{}}`, `"errorCode":"INVALID_ARGUMENTS"`},
 		{"fail", ``, `{"error":"no such thing","errorCode":"NOT_FOUND","durationMs":N}`},
-		{"fail", `{"args":null,"timeoutMs":5000}`, `{"error":"no such thing","errorCode":"NOT_FOUND","durationMs":N}`},
+		{"fail", `{"args":null,"timeoutMs":5000}`,
+			`{"error":"no such thing","errorCode":"NOT_FOUND","durationMs":N}`},
 	} {
 		status, body := f.ask("POST", "/sessions/"+id+"/tools/"+tc.tool+"/call", tc.body)
 		before, _, _ := strings.Cut(body, `"durationMs":`)

@@ -31,7 +31,8 @@ func TestRequestsBringTheirTrace(t *testing.T) {
 	given := "00-" + trace + "-00f067aa0ba902b7-01"
 	turns := &ofTurns{ended: make(chan adminapi.Record, 10)}
 	g := gateway.New(gateway.Options{
-		Recorder: turns, Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
+		Recorder: turns,
+		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
 	})
 	web := httptest.NewServer(New(Options{Gateway: g}).api)
 	defer func() {
@@ -70,9 +71,10 @@ func TestRequestsBringTheirTrace(t *testing.T) {
 		_ = answer.Body.Close()
 		select {
 		case turn := <-turns.ended:
-			if (turn.Trace == trace) != tt.continues || len(turn.Trace) != 32 || len(turn.Span) != 16 {
-				t.Errorf("%s with %.120q: the turn is %q in %q, want the trace given: %v", tt.path, tt.headers, turn.Span,
-					turn.Trace, tt.continues)
+			if (turn.Trace == trace) != tt.continues || len(turn.Trace) != 32 ||
+				len(turn.Span) != 16 {
+				t.Errorf("%s with %.120q: the turn is %q in %q, want the trace given: %v", tt.path,
+					tt.headers, turn.Span, turn.Trace, tt.continues)
 			}
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: no turn has ended, status %s", tt.path, answer.Status)

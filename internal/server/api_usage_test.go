@@ -29,10 +29,12 @@ func TestAPIRuntimeEvents(t *testing.T) {
 	s := f.observed()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s.RuntimeEvent(adminapi.RuntimeEvent{
-		TS: at, Type: "session.idle", ID: "e1", Ephemeral: true, Data: json.RawMessage(`{"a":"<&>"}`),
+		TS: at, Type: "session.idle", ID: "e1", Ephemeral: true,
+		Data: json.RawMessage(`{"a":"<&>"}`),
 	})
 	s.RuntimeEvent(adminapi.RuntimeEvent{
-		TS: at, Type: "new.kind", AgentID: "a1", Data: json.RawMessage(`"` + strings.Repeat("x", 70_000) + `"`),
+		TS: at, Type: "new.kind", AgentID: "a1",
+		Data: json.RawMessage(`"` + strings.Repeat("x", 70_000) + `"`),
 	})
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/log?events=1", "")
 	want := `{"seq":1,"ts":"2026-01-02T03:04:05Z","type":"session.idle","id":"e1","ephemeral":true,"data":{"a":"<&>"}}
@@ -93,19 +95,22 @@ func TestAPIUsage(t *testing.T) {
 	call.Model, call.Failed = "b", true
 	s.CountModelCall(call)
 	s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: "m2", Tokens: adminapi.Tokens{Input: 5}})
-	s.SetContextWindow("m2", adminapi.Context{Tokens: 8, Limit: 100, System: 5, Tools: 2, Messages: 1})
+	s.SetContextWindow("m2", adminapi.Context{Tokens: 8, Limit: 100, System: 5, Tools: 2,
+		Messages: 1})
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/usage", "")
 	var u adminapi.Usage
 	if err := json.Unmarshal([]byte(body), &u); err != nil {
 		t.Fatal(err)
 	}
-	if u.Session != s.ID() || u.ContextTokens != 8 || u.ContextLimit != 100 || len(u.Models) != 2 || len(u.Turns) != 2 {
+	if u.Session != s.ID() || u.ContextTokens != 8 || u.ContextLimit != 100 || len(u.Models) != 2 ||
+		len(u.Turns) != 2 {
 		t.Fatalf("got %s, want two models, two turns and 8 of 100 tokens of context", body)
 	}
 	want := adminapi.Sums{
-		Calls:      3,
-		Failures:   1,
-		Tokens:     adminapi.Tokens{Input: 25, Output: 4, CacheRead: 6, CacheWrite: 8, Reasoning: 2},
+		Calls:    3,
+		Failures: 1,
+		Tokens: adminapi.Tokens{Input: 25, Output: 4, CacheRead: 6, CacheWrite: 8,
+			Reasoning: 2},
 		Cost:       1,
 		AICredits:  0.5,
 		DurationMs: 200,
@@ -116,28 +121,32 @@ func TestAPIUsage(t *testing.T) {
 	if a := u.Models[0]; a.Model != "a" || a.Calls != 2 || a.Failures != 0 || a.Input != 15 {
 		t.Errorf("first model: got %+v, want a, 2 calls, none failed, 15 tokens of input", a)
 	}
-	if first, second := u.Turns[0], u.Turns[1]; first.Turn != 1 || first.MessageID != "m1" || first.Calls != 2 ||
-		first.Failures != 1 ||
+	if first, second := u.Turns[0], u.Turns[1]; first.Turn != 1 || first.MessageID != "m1" ||
+		first.Calls != 2 || first.Failures != 1 ||
 		second.Turn != 2 ||
 		second.Input != 5 ||
 		second.StartedAt.IsZero() {
-		t.Errorf("turns: got %+v, want 2 calls with one failure for m1, and 5 tokens for m2", u.Turns)
+		t.Errorf("turns: got %+v, want 2 calls with one failure for m1, and 5 tokens for m2",
+			u.Turns)
 	}
-	s.SetContextWindow("m3", adminapi.Context{Tokens: 9, Limit: 100}) // of a turn without a call as yet
+	// of a turn without a call as yet
+	s.SetContextWindow("m3", adminapi.Context{Tokens: 9, Limit: 100})
 	s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: "m3"})
 	var contexts []int64
 	for _, turn := range s.Usage().Turns {
 		contexts = append(contexts, turn.Context.Tokens)
 	}
 	if want := []int64{4, 8, 9}; !slices.Equal(contexts, want) || u.Context.Tools != 2 {
-		t.Errorf("the context by turn: got %v and now %+v, want %v and 2 of tools", contexts, u.Context, want)
+		t.Errorf("the context by turn: got %v and now %+v, want %v and 2 of tools", contexts,
+			u.Context, want)
 	}
 	if u.ModelCalls != nil {
 		t.Errorf("got %d calls of models that nobody asked for, want none", len(u.ModelCalls))
 	}
 	// Totals go on when turns and calls fall out.
 	for i := range 600 {
-		s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: fmt.Sprint("n", i), Tokens: adminapi.Tokens{Input: 1}})
+		s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: fmt.Sprint("n", i),
+			Tokens: adminapi.Tokens{Input: 1}})
 	}
 	_, body = f.ask("GET", "/sessions/"+s.ID()+"/usage?calls=1", "")
 	var all adminapi.Usage

@@ -37,7 +37,8 @@ func (f *authFailures) record(source string) {
 		f.bySource = map[string]*failureTimes{}
 	}
 	for other, t := range f.bySource { // few: only the sources of the last minutes are kept
-		if other != source && now.After(t.blockedUntil) && now.Sub(t.times[len(t.times)-1]) > authFailureWindow {
+		if other != source && now.After(t.blockedUntil) &&
+			now.Sub(t.times[len(t.times)-1]) > authFailureWindow {
 			delete(f.bySource, other)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A gateway admits 50 providers and refuses the upgrade of the next. What has not authenticated takes no place and is
-// closed after 10 s; session hosts do not count.
+// A gateway admits 50 providers and refuses the upgrade of the next. What has not authenticated
+// takes no place and is closed after 10 s; session hosts do not count.
 func TestConnectionCap(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		dial := func(name, path string) {
@@ -22,15 +22,17 @@ func TestConnectionCap(t *testing.T) {
 			}
 		}
 		auth := func(name string) {
-			s.conns[name].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() + `"}`))
+			s.conns[name].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() +
+				`"}`))
 			synctest.Wait()
 		}
 		refused := func() {
 			t.Helper()
 			r := s.get("GET", "/", ownHost, upgrade())
-			if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(body(r), "RATE_LIMITED") {
-				t.Fatalf("the 51st connection: got %d %v, want 503 RATE_LIMITED with Retry-After", r.StatusCode,
-					r.Header)
+			if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" ||
+				!strings.Contains(body(r), "RATE_LIMITED") {
+				t.Fatalf("the 51st connection: got %d %v, want 503 RATE_LIMITED with Retry-After",
+					r.StatusCode, r.Header)
 			}
 		}
 		for i := range 60 {
@@ -50,7 +52,8 @@ func TestConnectionCap(t *testing.T) {
 		refused()
 		auth("late")
 		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"RATE_LIMITED"`) {
-			t.Errorf("a provider that was connected before the 50th was let in: got %s, want RATE_LIMITED", said)
+			t.Errorf(
+				"a provider that was connected before the 50th was let in: got %s, want RATE_LIMITED", said)
 		}
 		for i := range 3 {
 			dial(fmt.Sprintf("h%d", i), "/host")
@@ -65,7 +68,8 @@ func TestConnectionCap(t *testing.T) {
 		refused()
 		s.collect()
 		advance(10 * time.Second)
-		if n := strings.Count(strings.Join(s.collect(), "\n"), "<close 1008 no auth within 10s"); n < 60 {
+		if n := strings.Count(strings.Join(s.collect(), "\n"),
+			"<close 1008 no auth within 10s"); n < 60 {
 			t.Errorf("after 10 s %d silent connections were closed with 1008, want 60 at least", n)
 		}
 		refused()
@@ -80,8 +84,8 @@ func TestLittleBeforeAuth(t *testing.T) {
 			t.Fatal(err)
 		}
 		auth := func(pad int) []byte {
-			return fmt.Appendf(nil, `{"type":"auth","token":%q,"pad":%q}`, s.gateway.InstanceToken(),
-				strings.Repeat("x", pad))
+			return fmt.Appendf(nil, `{"type":"auth","token":%q,"pad":%q}`,
+				s.gateway.InstanceToken(), strings.Repeat("x", pad))
 		}
 		small, junk := []byte(`{"type":"none","pad":"`+strings.Repeat("x", 1000)+`"}`), 64<<10
 		for name, tt := range map[string]struct {
@@ -93,13 +97,15 @@ func TestLittleBeforeAuth(t *testing.T) {
 			"one frame":    {"/", [][]byte{auth(junk)}, ""},
 			"a huge frame": {"/", [][]byte{auth(10 << 20)}, ""},
 			"many frames":  {"/", append(slices.Repeat([][]byte{small}, 70), auth(0)), ""},
-			"some frames":  {"/", append(slices.Repeat([][]byte{small}, 50), auth(0)), `"type":"sessions"`},
-			"a host":       {"/host", [][]byte{bytes.Repeat([]byte("x"), junk+1)}, ""},
+			"some frames": {"/", append(slices.Repeat([][]byte{small}, 50), auth(0)),
+				`"type":"sessions"`},
+			"a host": {"/host", [][]byte{bytes.Repeat([]byte("x"), junk+1)}, ""},
 			"pairing": {"/", append([][]byte{[]byte(`{"type":"auth","mode":"pair"}`)},
 				slices.Repeat([][]byte{small}, 70)...), ""},
 			"much when it is in": {"/",
 				[][]byte{auth(0), fmt.Appendf(nil,
-					`{"type":"hello","name":"p","protocolVersion":2,"session":"s1","pad":%q}`, strings.Repeat("x",
+					`{"type":"hello","name":"p","protocolVersion":2,"session":"s1","pad":%q}`,
+					strings.Repeat("x",
 						1<<20))}, `"type":"hello.ack"`},
 		} {
 			if err := s.dial(name, tt.path, nil); err != nil {
@@ -113,20 +119,23 @@ func TestLittleBeforeAuth(t *testing.T) {
 			if closed := strings.Contains(said,
 				"<close 1008 more than 64 KiB before authentication"); closed == (tt.in != "") ||
 				!strings.Contains(said, tt.in) {
-				t.Errorf("%s: got closed %v, %.300s; want closed %v, %s", name, closed, said, tt.in == "", tt.in)
+				t.Errorf("%s: got closed %v, %.300s; want closed %v, %s", name, closed, said,
+					tt.in == "", tt.in)
 			}
 		}
 	})
 }
 
-// Pages of other origins that have not paired use up neither the connections of providers nor the pairings of programs
-// and of pages of other sites.
+// Pages of other origins that have not paired use up neither the connections of providers nor the
+// pairings of programs and of pages of other sites.
 func TestPagesKeepToThemselves(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
 			t.Fatal(err)
 		}
-		from := func(site string) http.Header { return http.Header{"Origin": {"https://" + site + ".example"}} }
+		from := func(site string) http.Header {
+			return http.Header{"Origin": {"https://" + site + ".example"}}
+		}
 		for i := range 4 {
 			if err := s.dial(fmt.Sprintf("evil%d", i), "/", from("evil")); err != nil {
 				t.Fatal(err)
@@ -136,12 +145,15 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			t.Error("a fifth page of one origin waits to be let in, want a refusal")
 		}
 		for range 6 { // the sixth is one too many, for that origin
-			s.conns["evil0"].send([]byte(`{"type":"auth","mode":"pair","name":"bank","session":"nowhere"}`))
+			s.conns["evil0"].send(
+				[]byte(`{"type":"auth","mode":"pair","name":"bank","session":"nowhere"}`))
 		}
 		synctest.Wait()
 		if said := strings.Join(s.collect(), "\n"); strings.Count(said, "INVALID_SESSION") != 5 ||
 			strings.Count(said, "RATE_LIMITED") != 1 {
-			t.Errorf("six pairings of a page: got %s, want five INVALID_SESSION and one RATE_LIMITED", said)
+			t.Errorf(
+				"six pairings of a page: got %s, want five INVALID_SESSION and one RATE_LIMITED",
+				said)
 		}
 		for _, name := range []string{"program", "page"} { // $code is the last one's
 			var header http.Header
@@ -153,7 +165,8 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			}
 			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
 			synctest.Wait()
-			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"auth.pairing"`) {
+			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said,
+				`"type":"auth.pairing"`) {
 				t.Errorf("%s pairs meanwhile: got %s, want auth.pairing", name, said)
 			}
 		}
@@ -162,7 +175,8 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			if err := s.dial(name, "/", nil); err != nil {
 				t.Fatalf("beside 5 pages and a program, connection %d: %v", i+2, err)
 			}
-			s.conns[name].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() + `"}`))
+			s.conns[name].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() +
+				`"}`))
 			synctest.Wait()
 		}
 		// A page that is let in takes a place, and may try again while there is none.
@@ -216,15 +230,16 @@ func TestPairingIsNotGuessed(t *testing.T) {
 			}
 			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
 			synctest.Wait()
-			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"auth.pairing"`) {
+			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said,
+				`"type":"auth.pairing"`) {
 				t.Errorf("%s pairs: got %s, want auth.pairing", name, said)
 			}
 		}
 	})
 }
 
-// Wrong tokens at /, /host and the API count together. After the 21st in a minute further wrong ones get 429 for a
-// minute. A right token is never refused because of them.
+// Wrong tokens at /, /host and the API count together. After the 21st in a minute further wrong
+// ones get 429 for a minute. A right token is never refused because of them.
 func TestWrongTokensAddUp(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		for i := range 7 {
@@ -251,15 +266,19 @@ func TestWrongTokensAddUp(t *testing.T) {
 		}
 		bad := http.Header{"Authorization": {"Bearer adm-0"}}
 		for _, path := range []string{"/metrics", "/api/v1/status"} {
-			if r := s.get("GET", path, ownHost, bad); r.StatusCode != 429 || r.Header.Get("Retry-After") != "60" {
-				t.Errorf("%s with a wrong token: got %d %v, want 429 and Retry-After 60", path, r.StatusCode, r.Header)
+			if r := s.get("GET", path, ownHost, bad); r.StatusCode != 429 ||
+				r.Header.Get("Retry-After") != "60" {
+				t.Errorf("%s with a wrong token: got %d %v, want 429 and Retry-After 60", path,
+					r.StatusCode, r.Header)
 			}
 		}
 		good := http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}}
-		for path, header := range map[string]http.Header{"/metrics": good, "/api/v1/sessions": good, "/": nil,
+		for path, header := range map[string]http.Header{"/metrics": good, "/api/v1/sessions": good,
+			"/":        nil,
 			"/healthz": nil} {
 			if r := s.get("GET", path, ownHost, header); r.StatusCode != 200 {
-				t.Errorf("%s with the right token, or where none is needed: got %d, want 200", path, r.StatusCode)
+				t.Errorf("%s with the right token, or where none is needed: got %d, want 200", path,
+					r.StatusCode)
 			}
 		}
 		answer := func(name, path, text string) string {
@@ -273,7 +292,8 @@ func TestWrongTokensAddUp(t *testing.T) {
 		}
 		for name, want := range map[string]string{"ptk-0": "too many wrong tokens",
 			s.gateway.InstanceToken(): `"type":"sessions"`} {
-			if got := answer("p"+name, "/", fmt.Sprintf(`{"type":"auth","token":%q}`, name)); !strings.Contains(got,
+			if got := answer("p"+name, "/", fmt.Sprintf(`{"type":"auth","token":%q}`,
+				name)); !strings.Contains(got,
 				want) {
 				t.Errorf("a provider with %.5s…: got %s, want %s", name, got, want)
 			}
@@ -281,7 +301,8 @@ func TestWrongTokensAddUp(t *testing.T) {
 		for name, want := range map[string]string{"adm-0": "too many wrong tokens",
 			s.gateway.AdminToken(): `"protocolVersion":1`} {
 			if got := answer("h"+name, "/host",
-				fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"x"}}}`, name)); !strings.Contains(
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"x"}}}`, name)); !strings.Contains(
 				got,
 				want,
 			) {

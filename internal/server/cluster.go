@@ -17,7 +17,8 @@ import (
 type Cluster interface {
 	// Connect begins the connection of a provider, which may serve sessions of other gateways, too.
 	Connect(p gateway.Peer, o gateway.ConnOptions) ProviderConn
-	// Forward lets another gateway answer a request of the admin API. path is below the API's prefix.
+	// Forward lets another gateway answer a request of the admin API. path is below the API's
+	// prefix.
 	Forward(w http.ResponseWriter, r *http.Request, gateway, path string)
 	// Providers are those that serve sessions of other gateways but not of this one.
 	Providers() []adminapi.Provider
@@ -32,8 +33,8 @@ type Cluster interface {
 	History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory
 }
 
-// ProviderConn is the gateway's end of a provider's connection: a [gateway.Conn], or one of a [Cluster]. One goroutine,
-// the connection's reader, calls its methods.
+// ProviderConn is the gateway's end of a provider's connection: a [gateway.Conn], or one of a
+// [Cluster]. One goroutine, the connection's reader, calls its methods.
 type ProviderConn interface {
 	AuthEnded() bool
 	Receive(data []byte)
@@ -78,7 +79,8 @@ func (a *api) knownCluster() adminapi.Cluster {
 
 // withLists replaces nil lists by empty ones.
 func withLists(c adminapi.Cluster) adminapi.Cluster {
-	c.Gateways, c.Sessions, c.Providers = orEmpty(c.Gateways), orEmpty(c.Sessions), orEmpty(c.Providers)
+	c.Gateways, c.Sessions, c.Providers = orEmpty(c.Gateways), orEmpty(c.Sessions),
+		orEmpty(c.Providers)
 	return c
 }
 

@@ -164,8 +164,8 @@ func (c *conn) flush() {
 	c.drainDone.Go(func() { c.drain(rest) })
 }
 
-// recycle returns a buffer for the next write, or nil if it has grown too large to keep: of hundreds of connections,
-// most are sent much once, when they are bound, and then little.
+// recycle returns a buffer for the next write, or nil if it has grown too large to keep: of
+// hundreds of connections, most are sent much once, when they are bound, and then little.
 func recycle(b []byte) []byte {
 	if cap(b) > keptBuffer {
 		return nil
@@ -237,16 +237,17 @@ func (c *conn) Close() error {
 	return err
 }
 
-// writeNow writes the buffered bytes that the socket takes without waiting. It returns their number,
-// 0 for a connection that always blocks: then the goroutine writes everything. The socket is in
-// non-blocking mode, so the kernel takes as much as it has room for. Call with mu held.
+// writeNow writes the buffered bytes that the socket takes without waiting. It returns their
+// number, 0 for a connection that always blocks: then the goroutine writes everything. The socket
+// is in non-blocking mode, so the kernel takes as much as it has room for. Call with mu held.
 func (c *conn) writeNow() (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
 	}
 	c.written, c.writeErr = 0, nil
 	err = c.raw.Write(c.write)
-	if err == nil && !errors.Is(c.writeErr, syscall.EAGAIN) && !errors.Is(c.writeErr, syscall.EINTR) {
+	if err == nil && !errors.Is(c.writeErr, syscall.EAGAIN) &&
+		!errors.Is(c.writeErr, syscall.EINTR) {
 		err = c.writeErr
 	}
 	return c.written, err

@@ -39,8 +39,9 @@ func TestSlowConsumerByBytes(t *testing.T) {
 			}
 		}
 		if n != 8 || slow.Load() != 1 || time.Since(start) != 0 {
-			t.Errorf("closed after %d MiB, onSlow called %d times, after %s; want once, at the limit", n, slow.Load(),
-				time.Since(start))
+			t.Errorf(
+				"closed after %d MiB, onSlow called %d times, after %s; want once, at the limit", n,
+				slow.Load(), time.Since(start))
 		}
 		if _, err := c.Write(chunk); err == nil {
 			t.Error("a write after the end: no error, want one")
@@ -79,7 +80,8 @@ func TestSlowConsumerByTime(t *testing.T) {
 		wait(time.Second)
 		synctest.Wait()
 		if _, err := c.Write([]byte("more")); err == nil || slow.Load() != 1 {
-			t.Fatalf("after 10 s: got %v, onSlow called %d times; want an error and once", err, slow.Load())
+			t.Fatalf("after 10 s: got %v, onSlow called %d times; want an error and once", err,
+				slow.Load())
 		}
 		_ = c.Close()
 		_ = fast.Close()

@@ -51,9 +51,10 @@ type admission struct {
 	admitted bool // counts as a provider
 }
 
-// reserve begins to count the connection that a request asks for. The connection takes a place only when it is
-// admitted, so that silent connections can't keep providers out. Until then a page of another origin counts as waiting.
-// If no place is left, the result is nil and a text for the client.
+// reserve begins to count the connection that a request asks for. The connection takes a place only
+// when it is admitted, so that silent connections can't keep providers out. Until then a page of
+// another origin counts as waiting. If no place is left, the result is nil and a text for the
+// client.
 func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 	if !isForeignOrigin(r) {
 		if a := (&admission{owner: l}); a.ask(false) {
@@ -134,8 +135,9 @@ func (a *admission) release() {
 func (l *connectionLimit) fullMessage() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("%d providers are connected, which is the limit (max_connections in tapgw.toml); "+
-		"stop one, or retry later", l.limit)
+	return fmt.Sprintf(
+		"%d providers are connected, which is the limit (max_connections in tapgw.toml); "+
+			"stop one, or retry later", l.limit)
 }
 
 // usage returns the number of admitted connections, their limit, and how many were refused
@@ -146,8 +148,8 @@ func (l *connectionLimit) usage() (used, limit int, refused uint64) {
 	return l.used, l.limit, l.refused
 }
 
-// ConnectionFault returns one line for `tapgw status` when the connection limit is reached or refused a connection in
-// the last ten minutes; otherwise "". Any goroutine may call it.
+// ConnectionFault returns one line for `tapgw status` when the connection limit is reached or
+// refused a connection in the last ten minutes; otherwise "". Any goroutine may call it.
 func (s *Server) ConnectionFault() string {
 	l := &s.connections
 	l.mu.Lock()

@@ -43,8 +43,9 @@ func (f *apiFixture) gatekeep(session, name string, failOpen bool) {
 			case *protocol.GateCheck:
 				if answer := map[string]string{"yes": `"allow"`, "no": `"deny","reason":"not now"`,
 					"hm": `"context","reason":"be careful"`}[name]; answer != "" {
-					k.conn.Receive(fmt.Appendf(nil, `{"type":"gate.result","gateId":"g","callId":%q,"decision":%s}`,
-						m.CallID, answer))
+					k.conn.Receive(fmt.Appendf(nil,
+						`{"type":"gate.result","gateId":"g","callId":%q,"decision":%s}`, m.CallID,
+						answer))
 				}
 			case *protocol.SessionLifecycle:
 				k.conn.Receive([]byte(`{"type":"shutdown.ready"}`))
@@ -79,7 +80,8 @@ func TestDiagnostics(t *testing.T) {
 	s, _ := f.gateway.Session(id)
 	for _, call := range []string{`echo {"text":"x"}`, `echo {}`, `fail {}`, `risky {}`} {
 		tool, args, _ := strings.Cut(call, " ")
-		if status, body := f.ask("POST", "/sessions/"+id+"/tools/"+tool+"/call", `{"args":`+args+`}`); status != 200 {
+		if status, body := f.ask("POST", "/sessions/"+id+"/tools/"+tool+"/call",
+			`{"args":`+args+`}`); status != 200 {
 			t.Fatalf("%s: %d %s, want 200", call, status, body)
 		}
 	}
@@ -93,19 +95,22 @@ func TestDiagnostics(t *testing.T) {
 	for _, c := range d.Calls {
 		if c.Session != id || c.StartedAt.IsZero() || c.DurationMs < 0 ||
 			(c.ID != "") != (c.Outcome == "ok" || c.Tool == "fail") {
-			t.Errorf("the call is %+v, want a time, session %v, and an id if it reached a provider", c, id)
+			t.Errorf("the call is %+v, want a time, session %v, and an id if it reached a provider",
+				c, id)
 		}
-		calls = append(calls, fmt.Sprintf("%s %s %s %s", c.Provider, c.Tool, c.Outcome, c.ErrorCode))
+		calls = append(calls, fmt.Sprintf("%s %s %s %s", c.Provider, c.Tool, c.Outcome,
+			c.ErrorCode))
 	}
-	if want := []string{" none failed NOT_FOUND", " risky failed DENIED", "sample fail failed NOT_FOUND",
-		" echo failed INVALID_ARGUMENTS", "sample echo ok "}; !slices.Equal(
+	if want := []string{" none failed NOT_FOUND", " risky failed DENIED",
+		"sample fail failed NOT_FOUND", " echo failed INVALID_ARGUMENTS",
+		"sample echo ok "}; !slices.Equal(
 		calls,
 		want,
 	) {
 		t.Errorf("the calls are %q, want %q", calls, want)
 	}
-	if len(d.Errors) != 1 || d.Errors[0].Session != id || d.Errors[0].Code != adminapi.CodeSession ||
-		len(d.Errors[0].Message) > 1100 {
+	if len(d.Errors) != 1 || d.Errors[0].Session != id ||
+		d.Errors[0].Code != adminapi.CodeSession || len(d.Errors[0].Message) > 1100 {
 		t.Errorf(
 			"the errors are %.300v, want one, short, of session %v with code %v",
 			d.Errors, id, adminapi.CodeSession,
@@ -115,9 +120,10 @@ func TestDiagnostics(t *testing.T) {
 		d.Gates[0].Provider != "sample" || d.Gates[0].Tool != "risky" {
 		t.Errorf(`the gates are %+v, want that of sample, which denied risky: "too risky"`, d.Gates)
 	}
-	if p := d.Providers; len(p) != 1 || p[0].Name != "sample" || p[0].Calls != 2 || p[0].Errors != 1 ||
-		p[0].InFlight != 0 || p[0].P99Ms < p[0].P50Ms || p[0].P50Ms <= 0 {
-		t.Errorf("the providers are %+v, want sample with 2 calls, 1 error, none in flight and its times", d.Providers)
+	if p := d.Providers; len(p) != 1 || p[0].Name != "sample" || p[0].Calls != 2 ||
+		p[0].Errors != 1 || p[0].InFlight != 0 || p[0].P99Ms < p[0].P50Ms || p[0].P50Ms <= 0 {
+		t.Errorf(
+			"the providers are %+v, want sample with 2 calls, 1 error, none in flight and its times", d.Providers)
 	}
 	if p := d.Pushes; len(p) != 1 || p[0].Provider != "tapctl" || p[0].Session != id ||
 		p[0].Limit != protocol.PushRate || p[0].Dropped < 1 || p[0].Used < 1 {
@@ -133,22 +139,27 @@ func TestDiagnostics(t *testing.T) {
 func TestDiagnosticsGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gateway.New(
-			gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}},
+			gateway.Options{Starters: map[string]gateway.Starter{
+				gateway.HostLocal: gateway.LocalStarter{},
+			}},
 		)
 		f := &apiFixture{t: t, gateway: g}
-		s, err := g.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: t.TempDir()})
+		s, err := g.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal,
+			CWD: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.provide(s.ID())
 		call := func() string {
-			return s.CallTool(t.Context(), gateway.Call{Name: "echo", Args: protocol.Raw(`{"text":"x"}`),
-				AskGates: true}).
+			return s.CallTool(t.Context(),
+				gateway.Call{Name: "echo", Args: protocol.Raw(`{"text":"x"}`),
+					AskGates: true}).
 				Text()
 		}
 		gates := func() (list []string) {
 			for _, n := range g.Diagnostics().Gates {
-				list = append(list, fmt.Sprintf("%s %s %s %v", n.Provider, n.Decision, n.Reason, n.DurationMs))
+				list = append(list, fmt.Sprintf("%s %s %s %v", n.Provider, n.Decision, n.Reason,
+					n.DurationMs))
 			}
 			return list
 		}
@@ -167,7 +178,8 @@ func TestDiagnosticsGates(t *testing.T) {
 			t.Errorf(`the call: %s, want "echoed" in it`, got)
 		}
 		if got := gates(); got[0] != "mute allow Gate provider 'mute' did not respond in time. 5000" {
-			t.Errorf("got %q, want %q", got, "mute allow Gate provider 'mute' did not respond in time. 5000")
+			t.Errorf("got %q, want %q", got,
+				"mute allow Gate provider 'mute' did not respond in time. 5000")
 		}
 		f.gatekeep(s.ID(), "no", false)
 		if got := call(); !strings.Contains(got, "not now") {
@@ -178,14 +190,17 @@ func TestDiagnosticsGates(t *testing.T) {
 		}
 		// A decision has its call and its rule, which is one of those in force.
 		notes := g.Diagnostics().Gates
-		last := notes[slices.IndexFunc(notes, func(n adminapi.GateNote) bool { return n.Decision == "deny" })]
+		last := notes[slices.IndexFunc(notes, func(n adminapi.GateNote) bool {
+			return n.Decision == "deny"
+		})]
 		rules := s.Rules()
 		isOf := func(r adminapi.SessionRule) bool {
 			return r.Session == last.Session && r.Provider == last.Provider && r.Rule == last.Rule
 		}
 		if len(rules) != 5 || !slices.ContainsFunc(rules, isOf) || last.Rule.Action != "gate" ||
 			last.Args != `{"text":"x"}` || last.Tool != "echo" {
-			t.Errorf("the rules are %+v, and the last decision is %+v; want five, one of them its rule",
+			t.Errorf(
+				"the rules are %+v, and the last decision is %+v; want five, one of them its rule",
 				rules, last)
 		}
 		g.Drain(t.Context())

@@ -8,9 +8,9 @@ import (
 	"tapgw/internal/link"
 )
 
-// Dial connects a provider of this process, without a socket. It counts against MaxConnections of [Options] as any
-// other; the error says that the limit is reached, or that the server shuts down. Shutdown does not wait for the
-// provider to notice its end.
+// Dial connects a provider of this process, without a socket. It counts against MaxConnections of
+// [Options] as any other; the error says that the limit is reached, or that the server shuts down.
+// Shutdown does not wait for the provider to notice its end.
 func (s *Server) Dial() (*link.Conn, error) {
 	if s.draining.Load() {
 		return nil, errors.New("the gateway is shutting down")
@@ -22,8 +22,8 @@ func (s *Server) Dial() (*link.Conn, error) {
 	return s.dial(place.release, s.connect), nil
 }
 
-// DialOwn connects a provider of the gateway's own, which each session has. It is [Server.Dial], but counts against no
-// limit: sessions would take the places of the providers that people connect.
+// DialOwn connects a provider of the gateway's own, which each session has. It is [Server.Dial],
+// but counts against no limit: sessions would take the places of the providers that people connect.
 func (s *Server) DialOwn() (*link.Conn, error) {
 	if s.draining.Load() {
 		return nil, errors.New("the gateway is shutting down")
@@ -33,7 +33,9 @@ func (s *Server) DialOwn() (*link.Conn, error) {
 	}), nil
 }
 
-func (s *Server) dial(onClose func(), connect func(gateway.Peer, gateway.ConnOptions) ProviderConn) *link.Conn {
+func (s *Server) dial(
+	onClose func(), connect func(gateway.Peer, gateway.ConnOptions) ProviderConn,
+) *link.Conn {
 	receiver := func(p *link.Peer) link.Receiver { return connect(p, gateway.ConnOptions{}) }
 	onSlow := func() {
 		s.gateway.Stats().SlowPeers.Add(1)
@@ -43,5 +45,6 @@ func (s *Server) dial(onClose func(), connect func(gateway.Peer, gateway.ConnOpt
 		s.log.Error("handling a message of a provider in this process: the connection ends",
 			"panic", fault, "stack", string(debug.Stack()))
 	}
-	return link.Connect(maxPending, receiver, link.Ends{Slow: onSlow, Panic: onPanic, Close: onClose})
+	return link.Connect(maxPending, receiver,
+		link.Ends{Slow: onSlow, Panic: onPanic, Close: onClose})
 }

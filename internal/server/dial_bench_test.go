@@ -12,7 +12,8 @@ import (
 	"tapgw/providers"
 )
 
-// BenchmarkProviderCall measures a call to a provider of this process, over a WebSocket and without a socket.
+// BenchmarkProviderCall measures a call to a provider of this process, over a WebSocket and without
+// a socket.
 func BenchmarkProviderCall(b *testing.B) {
 	for _, over := range []string{"websocket", "link"} {
 		b.Run(over, func(b *testing.B) { benchProviderCall(b, over == "link") })
@@ -20,7 +21,10 @@ func BenchmarkProviderCall(b *testing.B) {
 }
 
 func benchProviderCall(b *testing.B, isLink bool) {
-	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
+	g := gateway.New(
+		gateway.Options{Starters: map[string]gateway.Starter{
+			gateway.HostLocal: gateway.LocalStarter{},
+		}})
 	session, err := g.Start(b.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
 	if err != nil {
 		b.Fatal(err)
@@ -36,7 +40,8 @@ func benchProviderCall(b *testing.B, isLink bool) {
 		URL: web.URL(), Token: g.InstanceToken(), Logger: slog.New(slog.DiscardHandler),
 		OnBound: func(context.Context, providers.Binding) { bound <- struct{}{} },
 	})
-	if _, err := p.SetTools(b.Context(), []providers.Tool{{Name: "t", Description: "d", Handler: echo}}); err != nil {
+	if _, err := p.SetTools(b.Context(),
+		[]providers.Tool{{Name: "t", Description: "d", Handler: echo}}); err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -49,7 +54,8 @@ func benchProviderCall(b *testing.B, isLink bool) {
 	args := protocol.Raw(`{"city":"Zürich","days":3}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if out := session.CallTool(b.Context(), gateway.Call{Name: "t", Args: args}); out.Text() != string(args) {
+		if out := session.CallTool(b.Context(),
+			gateway.Call{Name: "t", Args: args}); out.Text() != string(args) {
 			b.Fatalf("got %q, want %q", out.Text(), args)
 		}
 	}

@@ -23,7 +23,8 @@ import (
 // dialPatience bounds every wait, against hangs.
 const dialPatience = time.Minute
 
-// dialRig is a gateway with a session and a server that listens nowhere: all providers are in this process.
+// dialRig is a gateway with a session and a server that listens nowhere: all providers are in this
+// process.
 type dialRig struct {
 	t       *testing.T
 	gateway *gateway.Gateway
@@ -32,7 +33,10 @@ type dialRig struct {
 }
 
 func newDialRig(t *testing.T, maxConnections int) *dialRig {
-	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
+	g := gateway.New(
+		gateway.Options{Starters: map[string]gateway.Starter{
+			gateway.HostLocal: gateway.LocalStarter{},
+		}})
 	s, err := g.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
 	if err != nil {
 		t.Fatal(err)
@@ -50,14 +54,15 @@ func (r *dialRig) shutdown() {
 	}
 }
 
-// run runs a provider with a tool t until the test ends. bound receives whenever the provider is bound, failed what
-// its OnError got.
+// run runs a provider with a tool t until the test ends. bound receives whenever the provider is
+// bound, failed what its OnError got.
 func (r *dialRig) run(
 	handler func(context.Context, json.RawMessage) (any, error),
 ) (bound chan providers.Binding, failed chan error) {
 	bound, failed = make(chan providers.Binding, 100), make(chan error, 100)
 	p := providers.New("p", &providers.Options{
-		URL: "ws://none.invalid", Token: r.gateway.InstanceToken(), Logger: slog.New(slog.DiscardHandler),
+		URL: "ws://none.invalid", Token: r.gateway.InstanceToken(),
+		Logger:  slog.New(slog.DiscardHandler),
 		OnBound: func(_ context.Context, b providers.Binding) { bound <- b },
 		OnError: func(err error) { failed <- err },
 	})
@@ -121,14 +126,18 @@ func TestManyCallsWithinTheProcess(t *testing.T) {
 func TestLargeResultWithinTheProcess(t *testing.T) {
 	r := newDialRig(t, 0)
 	size := protocol.MaxResult + 1
-	bound, _ := r.run(func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", size), nil })
+	bound, _ := r.run(func(context.Context, json.RawMessage) (any, error) {
+		return strings.Repeat("x", size), nil
+	})
 	await(t, "the provider", bound)
-	if out := r.call(`{}`); !out.Failed() || !strings.Contains(out.Error, "over the limit of 5242880") {
+	if out := r.call(`{}`); !out.Failed() ||
+		!strings.Contains(out.Error, "over the limit of 5242880") {
 		t.Errorf("got %q, %d bytes; want an error that names the limit", out.Error, len(out.Text()))
 	}
 	size = 1 << 20
 	if out := r.call(`{}`); len(out.Text()) != size {
-		t.Errorf("got %d bytes and %q, want %d: the connection goes on", len(out.Text()), out.Error, size)
+		t.Errorf("got %d bytes and %q, want %d: the connection goes on", len(out.Text()), out.Error,
+			size)
 	}
 }
 
@@ -169,7 +178,8 @@ func TestConnectionLimitWithinTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	bound, failed := r.run(echo)
-	if err := await(t, "the refusal", failed); !strings.Contains(err.Error(), "1 providers are connected") {
+	if err := await(t, "the refusal", failed); !strings.Contains(err.Error(),
+		"1 providers are connected") {
 		t.Errorf("got %v, want that the limit is reached", err)
 	}
 	if fault := r.server.ConnectionFault(); !strings.Contains(fault, "1 of 1") {
@@ -204,7 +214,8 @@ func TestFrozenProviderWithinTheProcess(t *testing.T) {
 	}
 	late := 0 // those that began when it was cut off already
 	for range cap(ends) {
-		if out := await(t, "the end of a call", ends); out.ErrorCode == protocol.CodeNotFound && late < 2 {
+		if out := await(t, "the end of a call", ends); out.ErrorCode == protocol.CodeNotFound &&
+			late < 2 {
 			late++
 		} else if out.ErrorCode != protocol.CodeDisconnected {
 			t.Errorf("got %s, want DISCONNECTED", out.ErrorCode)
@@ -226,12 +237,14 @@ func TestShutdownEndsConnectionsWithinTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = l.Write(t.Context(), websocket.MessageText, []byte(`{"type":"auth","token":"`+r.gateway.AdminToken()+`"}`))
+	_ = l.Write(t.Context(), websocket.MessageText,
+		[]byte(`{"type":"auth","token":"`+r.gateway.AdminToken()+`"}`))
 	r.shutdown()
 	for err == nil {
 		_, _, err = l.Read(t.Context())
 	}
-	want := websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the gateway is shutting down"}
+	want := websocket.CloseError{Code: websocket.StatusGoingAway,
+		Reason: "the gateway is shutting down"}
 	if !errors.Is(err, want) {
 		t.Errorf("got %v, want %v", err, want)
 	}

@@ -71,10 +71,15 @@ func (f eventsFixture) listen(path, lastEventID string) *reader {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "text/event-stream" {
-		f.t.Fatalf(`%s: %s %s, want StatusCode %v and "text/event-stream"`, path, response.Status, got, http.StatusOK)
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK ||
+		got != "text/event-stream" {
+		f.t.Fatalf(`%s: %s %s, want StatusCode %v and "text/event-stream"`, path, response.Status,
+			got, http.StatusOK)
 	}
-	l := &reader{newEvents(response.Body), f.t, response.Body, func() { cancel(); _ = response.Body.Close() },
+	l := &reader{newEvents(response.Body), f.t, response.Body, func() {
+		cancel()
+		_ = response.Body.Close()
+	},
 		lastEventID}
 	f.t.Cleanup(l.stop)
 	return l

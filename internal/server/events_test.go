@@ -25,10 +25,11 @@ func TestSessionEvents(t *testing.T) {
 	f := eventsFixture{newRESTFixture(t)}
 	s := f.session("s")
 	addNote(s, "before")
-	now, all, some := f.listen("/sessions/s/events", ""), f.listen("/sessions/s/events?last=100", ""), f.listen(
-		"/sessions/s/events?last=1",
-		"",
-	)
+	now, all, some := f.listen("/sessions/s/events", ""),
+		f.listen("/sessions/s/events?last=100", ""), f.listen(
+			"/sessions/s/events?last=1",
+			"",
+		)
 	addDelta(s, "one")
 	pushText(t, s, "two")
 	addNote(s, "three")
@@ -36,12 +37,13 @@ func TestSessionEvents(t *testing.T) {
 	if err := s.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"timeline session started", "timeline before", "live one", "stream two", "timeline three",
-		"live four", "timeline session is ending: enough", "ended "}
+	want := []string{"timeline session started", "timeline before", "live one", "stream two",
+		"timeline three", "live four", "timeline session is ending: enough", "ended "}
 	for name, tc := range map[string]struct {
 		l    *reader
 		want []string
-	}{"from now": {now, want[2:]}, "from the beginning": {all, want}, "from the last": {some, want[1:]}} {
+	}{"from now": {now, want[2:]}, "from the beginning": {all, want},
+		"from the last": {some, want[1:]}} {
 		if got := eventTexts(t, tc.l.until(adminapi.EventEnded)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, tc.want)
 		}
@@ -114,11 +116,13 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 			}
 		}
 		status := func(id string) int {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/v1/sessions/s/events", nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				f.url+"/api/v1/sessions/s/events", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header = http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()}, "Last-Event-Id": {id}}
+			r.Header = http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()},
+				"Last-Event-Id": {id}}
 			response, err := f.client.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -126,7 +130,8 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 			_ = response.Body.Close()
 			return response.StatusCode
 		}
-		for _, other := range []string{"", "x", "0.1.1.0", l.last} { // behind the end there is nothing
+		// behind the end there is nothing
+		for _, other := range []string{"", "x", "0.1.1.0", l.last} {
 			if got := status(other); got != http.StatusNotFound {
 				t.Errorf("behind %q: %d, want %v", other, got, http.StatusNotFound)
 			}
@@ -175,7 +180,8 @@ func TestSessionEventsGap(t *testing.T) {
 	l.stop()
 
 	f.session("other")
-	for _, id := range []string{id, "x", "0.0.0.0", "....", id + ".1", strings.Repeat("9", 1000), "é \"",
+	for _, id := range []string{id, "x", "0.0.0.0", "....", id + ".1", strings.Repeat("9", 1000),
+		"é \"",
 		id[:strings.Index(id, ".")] + ".99999999999.1.1", id[:strings.Index(id, ".")] + ".-1.1.1"} {
 		l := f.listen("/sessions/other/events", id)
 		if got, want := eventTexts(t, []event{l.next(), l.next()}), []string{"gap {}",
@@ -228,7 +234,8 @@ func TestSessionEventsOrder(t *testing.T) {
 		for _, text := range texts {
 			name, number, _ := strings.Cut(text, " ")
 			if number != fmt.Sprint(seen[name]) {
-				t.Fatalf("reader %d: %s comes after %d of its kind, want its next", i, text, seen[name])
+				t.Fatalf("reader %d: %s comes after %d of its kind, want its next", i, text,
+					seen[name])
 			}
 			seen[name]++
 		}
@@ -254,8 +261,10 @@ func TestSessionEventsMany(t *testing.T) {
 		all.Go(func() {
 			for n := range deltas {
 				e, err := l.events.next()
-				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil || !strings.Contains(e.data, want) {
-					t.Errorf("reader %d: event %d is %+v, %v, want no error and %q in it", i, n, e, err, want)
+				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil ||
+					!strings.Contains(e.data, want) {
+					t.Errorf("reader %d: event %d is %+v, %v, want no error and %q in it", i, n, e,
+						err, want)
 					return
 				}
 			}
@@ -271,8 +280,11 @@ func TestSessionEventsMany(t *testing.T) {
 					last = e.id
 					continue
 				}
-				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil || !strings.Contains(e.data, want) {
-					t.Errorf("the one who comes back: event %d is %+v, %v, want no error and %q in it", n, e, err, want)
+				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil ||
+					!strings.Contains(e.data, want) {
+					t.Errorf(
+						"the one who comes back: event %d is %+v, %v, want no error and %q in it",
+						n, e, err, want)
 					l.stop()
 					return
 				}
@@ -376,8 +388,10 @@ func TestEventsAlive(t *testing.T) {
 						break
 					}
 				}
-				if at := time.Since(begun).Round(time.Second); at != time.Duration(n+1)*sseKeepAlive {
-					t.Errorf("%s: comment %d comes after %s, want %s", path, n+1, at, time.Duration(n+1)*sseKeepAlive)
+				if at := time.Since(begun).Round(time.Second); at != time.Duration(n+
+					1)*sseKeepAlive {
+					t.Errorf("%s: comment %d comes after %s, want %s", path, n+1, at,
+						time.Duration(n+1)*sseKeepAlive)
 				}
 			}
 			l.stop()
@@ -412,11 +426,13 @@ func FuzzPlace(f *testing.F) {
 	f.Add("b.1.2", uint64(0), uint64(1<<64-1), uint64(7), uint64(7), uint64(0))
 	f.Add("b.+1.0x2.3.4.5.", uint64(9), uint64(9), uint64(9), uint64(1), uint64(1<<64-1))
 	f.Fuzz(func(t *testing.T, id string, lines, live, rows, things, order uint64) {
-		at := gateway.Place{Timeline: lines, Live: live, Stream: rows, Things: things, Number: order}
+		at := gateway.Place{Timeline: lines, Live: live, Stream: rows, Things: things,
+			Number: order}
 		if got, ok := parsePlace(placeID("b", at), "b"); !ok || got != at {
 			t.Errorf("%v is read as %v %v, want the same and true", at, got, ok)
 		}
-		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Place{}) {
+		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok &&
+			got != (gateway.Place{}) {
 			t.Errorf("%q is read as %v %v, want the start, or true for an id of b", id, got, ok)
 		}
 	})

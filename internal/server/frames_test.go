@@ -58,7 +58,8 @@ func (s *stage) dialRaw(path string) *rawClient {
 	go func() {
 		_, _ = io.WriteString(
 			c,
-			"GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1:9400\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+			"GET "+path+
+				" HTTP/1.1\r\nHost: 127.0.0.1:9400\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
 		)
 	}()
 	in := bufio.NewReader(c)
@@ -105,7 +106,8 @@ func (c *rawClient) next() (opcode byte, payload string, err error) {
 	return head[0] & 15, string(p), err
 }
 
-// closeCode reads until the server closes the connection and returns the close code, 0 without a close frame.
+// closeCode reads until the server closes the connection and returns the close code, 0 without a
+// close frame.
 func (c *rawClient) closeCode() int {
 	for {
 		opcode, payload, err := c.next()
@@ -172,7 +174,8 @@ func TestPingFlood(t *testing.T) {
 		}
 		go flood.send(frames...)
 		c := s.dialRaw("/")
-		go c.send(frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
+		go c.send(frame(true, opText, true,
+			[]byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
 		if _, payload, err := c.next(); err != nil || !strings.Contains(payload, "sessions") {
 			t.Errorf("the other connection got %q, %v, want sessions", payload, err)
 		}
@@ -189,15 +192,17 @@ func TestPingFlood(t *testing.T) {
 // Bytes that are no WebSocket frame, or no frame of a client, end their connection and no other.
 func TestBadFrames(t *testing.T) {
 	for name, bad := range map[string][]byte{
-		"not masked":         frame(true, opText, false, []byte(`{}`)),
-		"unknown opcode":     frame(true, 3, true, []byte(`{}`)),
-		"reserved bit":       append([]byte{0x80 | 0x40 | opText}, frame(true, opText, true, []byte(`{}`))[1:]...),
+		"not masked":     frame(true, opText, false, []byte(`{}`)),
+		"unknown opcode": frame(true, 3, true, []byte(`{}`)),
+		"reserved bit": append([]byte{0x80 | 0x40 | opText},
+			frame(true, opText, true, []byte(`{}`))[1:]...),
 		"continuation first": frame(true, opContinue, true, []byte(`{}`)),
 		"long ping":          frame(true, opPing, true, make([]byte, 126)),
 		"ping in pieces":     frame(false, opPing, true, []byte("x")),
 		"text in text": append(frame(false, opText, true, []byte(`{`)),
 			frame(true, opText, true, []byte(`}`))...),
-		"negative length":        {0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4},
+		"negative length": {0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2,
+			3, 4},
 		"invalid close code":     frame(true, 8, true, []byte{0, 1}),
 		"close of one byte":      frame(true, 8, true, []byte{3}),
 		"no frame":               []byte("GET / HTTP/1.1\r\n\r\n"),
@@ -216,9 +221,11 @@ func TestBadFrames(t *testing.T) {
 				}
 				synctest.Wait()
 				go other.send(
-					frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
+					frame(true, opText, true,
+						[]byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
 				)
-				if _, payload, err := other.next(); err != nil || !strings.Contains(payload, "sessions") {
+				if _, payload, err := other.next(); err != nil ||
+					!strings.Contains(payload, "sessions") {
 					t.Errorf("the other connection got %q, %v, want sessions", payload, err)
 				}
 				_ = other.conn.Close()
@@ -232,7 +239,8 @@ func TestBadUTF8(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		c := s.dialRaw("/")
 		go c.send(frame(true, opText, true, []byte("{\"type\":\"auth\",\"token\":\"\xff\"}")),
-			frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
+			frame(true, opText, true,
+				[]byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
 		for _, want := range []string{"not valid UTF-8", `"sessions"`} {
 			if _, payload, err := c.next(); err != nil || !strings.Contains(payload, want) {
 				t.Errorf("got %q, %v; want %s", payload, err, want)
@@ -242,15 +250,16 @@ func TestBadUTF8(t *testing.T) {
 	})
 }
 
-// A frame without end is closed with 1009 after 16 MiB, and with 1008 after 64 KiB if the connection has not
-// authenticated.
+// A frame without end is closed with 1009 after 16 MiB, and with 1008 after 64 KiB if the
+// connection has not authenticated.
 func TestFrameWithoutEnd(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		for _, want := range []protocol.CloseCode{protocol.ClosePolicy, protocol.CloseTooBig} {
 			c := s.dialRaw("/")
 			go func() {
 				if want == protocol.CloseTooBig {
-					c.send(frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
+					c.send(frame(true, opText, true,
+						[]byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
 				}
 				part := make([]byte, 1<<20)
 				op := byte(opText)
@@ -287,10 +296,12 @@ func TestFramesGoOutTogether(t *testing.T) {
 			return payload
 		}
 		host := s.dialRaw("/host")
-		go host.send(text(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,`+
-			`"token":%q,"host":{"name":"x"}}}`, s.gateway.AdminToken()),
-			text(`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":"e1","label":"l",`+
-				`"cwd":"/c"}}`))
+		go host.send(
+			text(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,`+
+				`"token":%q,"host":{"name":"x"}}}`, s.gateway.AdminToken()),
+			text(
+				`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":"e1","label":"l",`+
+					`"cwd":"/c"}}`))
 		next(host, `"id":2`)
 		provider := s.dialRaw("/")
 		go provider.send(text(`{"type":"auth","token":%q}`, s.gateway.InstanceToken()),

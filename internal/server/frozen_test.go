@@ -9,11 +9,13 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A peer that does not answer the closing handshake delays the shutdown until its context ends, not longer.
+// A peer that does not answer the closing handshake delays the shutdown until its context ends, not
+// longer.
 func TestShutdownLeavesAFrozenPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRESTBubble(t)
-		ws, _, err := websocket.Dial(t.Context(), f.url, &websocket.DialOptions{HTTPClient: f.client})
+		ws, _, err := websocket.Dial(t.Context(), f.url,
+			&websocket.DialOptions{HTTPClient: f.client})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,12 +32,15 @@ func FuzzHostFrame(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"id":1e400,"method":"session/update","params":{"id":"e1","label":"\ud83d"}}`))
-	f.Add([]byte(`{"id":"\ud83d","method":"tool/call","params":{"sessionId":"e1","name":"t","args":{"a":1e400}}}`))
+	f.Add(
+		[]byte(
+			`{"id":"\ud83d","method":"tool/call","params":{"sessionId":"e1","name":"t","args":{"a":1e400}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := gateway.New(gateway.Options{})
 		s := New(Options{Gateway: g})
 		ctx, cancel := context.WithCancel(t.Context())
-		c := &hostConn{server: s, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+		c := &hostConn{server: s, ctx: ctx, sessions: map[string]*remoteHost{},
+			calls: map[string]*gateway.Pending{}}
 		c.info = &gateway.HostInfo{Kind: "fuzz", Log: true}
 		ws := &wire{isFlushing: true} // nothing flushes: the answers stay queued
 		c.rpc = rpcConn{wire: ws, pending: map[uint64]chan rpcFrame{}}
@@ -63,8 +66,8 @@ func FuzzHostFrame(f *testing.F) {
 				t.Fatalf("answered %q: %v, want a request, a result or an error", frame, fault)
 			}
 		}
-		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(ws.frameEnds) == 0 &&
-			protocol.Raw(data).IsValid() {
+		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil &&
+			len(ws.frameEnds) == 0 && protocol.Raw(data).IsValid() {
 			t.Fatalf("no answer to %q, want one", data)
 		}
 	})

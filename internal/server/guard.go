@@ -21,7 +21,8 @@ import (
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(adminapi.Error{Error: adminapi.Failure{Code: code, Message: message}})
+	_ = json.NewEncoder(w).Encode(adminapi.Error{Error: adminapi.Failure{Code: code,
+		Message: message}})
 }
 
 // bodyTimeout is how long a request's body may take. Without it a client could keep a
@@ -41,7 +42,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		if r.Header.Get("Service-Worker") != "" {
-			notFound(w, r) // the page has no service worker, and other pages must not get one from here
+			// the page has no service worker, and other pages must not get one from here
+			notFound(w, r)
 			return
 		}
 		if !s.isKnownHost(r.Host) {
@@ -53,13 +55,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if changesState(r) && isFromMarkup(r) {
-			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a link, an image or a form of a page changes nothing here; "+
-				"a program may ask, or the page's own script")
+			fail(w, http.StatusForbidden, "UNAUTHORIZED",
+				"a link, an image or a form of a page changes nothing here; "+
+					"a program may ask, or the page's own script")
 			return
 		}
 		if changesState(r) && lacksFetchMetadata(r) {
-			fail(w, http.StatusForbidden, "UNAUTHORIZED", "browsers don't say at "+r.Host+" what makes them ask, "+
-				"so GET changes nothing there; use POST, the admin token, or 127.0.0.1")
+			fail(w, http.StatusForbidden, "UNAUTHORIZED",
+				"browsers don't say at "+r.Host+" what makes them ask, "+
+					"so GET changes nothing there; use POST, the admin token, or 127.0.0.1")
 			return
 		}
 		if !s.answerProof(w, r) {
@@ -74,8 +78,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// refuseHost answers a request whose Host header this gateway does not know. The name of an ended gateway's page must
-// not become one of the user's: a stranger may have prepared its origin.
+// refuseHost answers a request whose Host header this gateway does not know. The name of an ended
+// gateway's page must not become one of the user's: a stranger may have prepared its origin.
 func refuseHost(w http.ResponseWriter, r *http.Request) {
 	isEnded := isEndedPage(r.Host)
 	if isEnded && strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -86,7 +90,8 @@ func refuseHost(w http.ResponseWriter, r *http.Request) {
 	if isEnded {
 		why = " is not that of this gateway's page; open the page with: tapctl open"
 	}
-	fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+why)
+	fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED",
+		"the Host header "+strings.TrimSpace(r.Host)+why)
 }
 
 // setSafeHeaders sets the headers of every answer.
@@ -114,7 +119,8 @@ func (s *Server) answerProof(w http.ResponseWriter, r *http.Request) bool {
 	}
 	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
-		fail(w, http.StatusInternalServerError, "INTERNAL", "the address of this connection is not known")
+		fail(w, http.StatusInternalServerError, "INTERNAL",
+			"the address of this connection is not known")
 		return false
 	}
 	answer := s.gateway.Prove(id, nonce, proof.Address(address))
@@ -122,8 +128,9 @@ func (s *Server) answerProof(w http.ResponseWriter, r *http.Request) bool {
 		if s.countAuthFailure(r) {
 			failTooMany(w)
 		} else {
-			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; "+
-				"read its file again, each gateway has new ones")
+			fail(w, http.StatusUnauthorized, "AUTH_FAILED",
+				"this gateway does not know the token; "+
+					"read its file again, each gateway has new ones")
 		}
 		return false
 	}
@@ -142,8 +149,9 @@ func (s *Server) requireAdmin(next http.Handler) http.Handler {
 				return
 			}
 		}
-		if s.requireToken(w, r, s.gateway.IsAdmin, "this needs the admin token: Authorization: Bearer, "+
-			"from the .admin-token file; a browser signs in by the link of tapctl open") {
+		if s.requireToken(w, r, s.gateway.IsAdmin,
+			"this needs the admin token: Authorization: Bearer, "+
+				"from the .admin-token file; a browser signs in by the link of tapctl open") {
 			s.withActivity(next).ServeHTTP(w, r)
 		}
 	})
@@ -173,8 +181,9 @@ func (s *Server) requireToken(
 func (s *Server) requireOwnPage(signedIn context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isFromOwnPage(r) {
-			fail(w, http.StatusForbidden, "UNAUTHORIZED", "with the cookie alone this is for the gateway's own page; "+
-				"others need the admin token")
+			fail(w, http.StatusForbidden, "UNAUTHORIZED",
+				"with the cookie alone this is for the gateway's own page; "+
+					"others need the admin token")
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
@@ -208,8 +217,9 @@ func isUpgrade(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// isKnownHost reports whether a Host header names this machine's loopback, is the page's, or is one that the
-// configuration lists. Other names below localhost are not known: they may be those of gateways that have ended.
+// isKnownHost reports whether a Host header names this machine's loopback, is the page's, or is one
+// that the configuration lists. Other names below localhost are not known: they may be those of
+// gateways that have ended.
 func (s *Server) isKnownHost(host string) bool {
 	name := hostName(host)
 	if name == "localhost" || name != "" && name == s.pageName || s.settings.Load().hosts[name] {
@@ -255,7 +265,8 @@ func isNavigation(r *http.Request) bool {
 // (docs/admin-api.md) do by GET too, or take a response away.
 func changesState(r *http.Request) bool {
 	if c, ok := restRoute(r.URL.EscapedPath()); ok {
-		return c.name != restConfig && c.name != restTest && c.name != restToken && c.name != restModels
+		return c.name != restConfig && c.name != restTest && c.name != restToken &&
+			c.name != restModels
 	}
 	return r.Method != http.MethodGet && r.Method != http.MethodHead
 }
@@ -285,7 +296,8 @@ func lacksFetchMetadata(r *http.Request) bool {
 // isForeignOrigin reports whether a web page of another origin made the request. It looks at
 // Sec-Fetch-Site too: browsers send no Origin for an image, for example.
 func isForeignOrigin(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" &&
+		site != "same-origin" {
 		return true
 	}
 	origins := r.Header.Values("Origin")

@@ -38,8 +38,8 @@ func TestBodyTakesItsTime(t *testing.T) {
 			began := time.Now()
 			c := send(tc.path, tc.token)
 			answer, err := io.ReadAll(c)
-			if took := time.Since(began); err != nil || took < bodyTimeout || took > bodyTimeout+time.Second ||
-				!strings.Contains(string(answer), tc.want) {
+			if took := time.Since(began); err != nil || took < bodyTimeout ||
+				took > bodyTimeout+time.Second || !strings.Contains(string(answer), tc.want) {
 				t.Errorf(
 					"%s: after %s %v, want %q after %s to %s\n%s",
 					tc.path, took, err, tc.want, bodyTimeout, bodyTimeout+time.Second, answer,
@@ -59,7 +59,8 @@ func TestBodyTakesItsTime(t *testing.T) {
 		}
 		answer, err := io.ReadAll(r.Body)
 		if err != nil || !strings.Contains(string(answer), restTimeout) {
-			t.Errorf("after a slow body: %v %s, want no error and %q in it", err, answer, restTimeout)
+			t.Errorf("after a slow body: %v %s, want no error and %q in it", err, answer,
+				restTimeout)
 		}
 		_ = c.Close()
 	})

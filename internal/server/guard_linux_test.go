@@ -37,8 +37,8 @@ func TestWrongTokenNamesItsProcess(t *testing.T) {
 	var log syncBuffer
 	_, s := running(t, server.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 30 {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http"+strings.TrimPrefix(s.URL(), "ws")+"/metrics",
-			nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET",
+			"http"+strings.TrimPrefix(s.URL(), "ws")+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,10 +54,12 @@ func TestWrongTokenNamesItsProcess(t *testing.T) {
 	if len(lines) != 21 {
 		t.Errorf("%d lines, want 21:\n%s", len(lines), log.String())
 	}
-	if want := fmt.Sprintf("process %d (", os.Getpid()); !strings.Contains(lines[0], "a wrong token") ||
+	if want := fmt.Sprintf("process %d (", os.Getpid()); !strings.Contains(lines[0],
+		"a wrong token") ||
 		!strings.Contains(lines[0], want) ||
 		!strings.Contains(lines[0], "path=/metrics") ||
 		strings.Contains(log.String(), "hunter2") {
-		t.Errorf(`the log says %s, want "a wrong token", %q and "path=/metrics" without the token`, lines[0], want)
+		t.Errorf(`the log says %s, want "a wrong token", %q and "path=/metrics" without the token`,
+			lines[0], want)
 	}
 }

@@ -82,7 +82,8 @@ func TestForeignOrigin(t *testing.T) {
 		r.Host = tc.host
 		r.Header["Origin"] = tc.origins
 		if isForeignOrigin(r) != tc.foreign {
-			t.Errorf("%s, %q: got foreign %v, want %v", tc.host, tc.origins, !tc.foreign, tc.foreign)
+			t.Errorf("%s, %q: got foreign %v, want %v", tc.host, tc.origins, !tc.foreign,
+				tc.foreign)
 		}
 	}
 }
@@ -102,8 +103,8 @@ func TestAuthFailures(t *testing.T) {
 		}
 		s.record("a")
 		if !s.isBlocked("a") || s.isBlocked("b") {
-			t.Fatalf("after 21 failures of a: got a blocked %v, b blocked %v, want true and false", s.isBlocked("a"),
-				s.isBlocked("b"))
+			t.Fatalf("after 21 failures of a: got a blocked %v, b blocked %v, want true and false",
+				s.isBlocked("a"), s.isBlocked("b"))
 		}
 		wait(59 * time.Second)
 		if !s.isBlocked("a") {
@@ -136,8 +137,8 @@ func TestAuthFailures(t *testing.T) {
 // wait is on a bubble's clock.
 func wait(d time.Duration) { <-time.After(d) }
 
-// Provider connections have a limit, web pages that wait to be let in have one of their own, and those of each
-// origin another. A refusal is a fault for a while.
+// Provider connections have a limit, web pages that wait to be let in have one of their own, and
+// those of each origin another. A refusal is a fault for a while.
 func TestConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Gateway: gateway.New(gateway.Options{}), MaxConnections: 3})
@@ -173,7 +174,8 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		full(page(1000), "16 web pages wait")
 		if s.ConnectionFault() != "" {
-			t.Errorf("pages that wait are counted as connections: %s, want no fault", s.ConnectionFault())
+			t.Errorf("pages that wait are counted as connections: %s, want no fault",
+				s.ConnectionFault())
 		}
 		first, second := take(program), take(program)
 		for range 2 { // a page that is admitted stays admitted
@@ -182,10 +184,12 @@ func TestConnectionLimit(t *testing.T) {
 			}
 		}
 		take(page(1000)).release() // it made room
-		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 provider connections") {
+		if got := s.ConnectionFault(); !strings.Contains(got,
+			"max_connections: 3 of 3 provider connections") {
 			t.Errorf("got fault %q, want 3 of 3 connections in use", got)
 		}
-		full(program, "3 providers are connected, which is the limit (max_connections in tapgw.toml)")
+		full(program,
+			"3 providers are connected, which is the limit (max_connections in tapgw.toml)")
 		if waiting[1].admit() {
 			t.Fatal("a page is admitted as the fourth of three, want a refusal")
 		}
@@ -198,8 +202,9 @@ func TestConnectionLimit(t *testing.T) {
 		for _, p := range waiting {
 			p.release()
 		}
-		if used, _, refused := s.connections.usage(); used != 0 || s.connections.waitingPages != 0 ||
-			len(s.connections.waitingByOrigin) != 0 || refused != 3 {
+		if used, _, refused := s.connections.usage(); used != 0 ||
+			s.connections.waitingPages != 0 || len(s.connections.waitingByOrigin) != 0 ||
+			refused != 3 {
 			t.Errorf(
 				"%d used, %d wait, %v, %d refused, want 0, 0, none and 3",
 				used, s.connections.waitingPages, s.connections.waitingByOrigin, refused,
@@ -221,7 +226,8 @@ func TestConnectionLimit(t *testing.T) {
 }
 
 func TestURLWithTLS(t *testing.T) {
-	s := New(Options{Gateway: gateway.New(gateway.Options{}), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
+	s := New(Options{Gateway: gateway.New(gateway.Options{}),
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 	if err := s.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

@@ -79,8 +79,8 @@ func (o *openServer) hold(n int, address, text string) {
 	}
 }
 
-// holdAsStranger is hold by another user, if this process may be one: the kernel gives a socket to the user of the
-// thread that makes it.
+// holdAsStranger is hold by another user, if this process may be one: the kernel gives a socket to
+// the user of the thread that makes it.
 func (o *openServer) holdAsStranger(n int, address, text string) {
 	o.t.Helper()
 	done := make(chan struct{})
@@ -124,7 +124,8 @@ func (o *openServer) provide() string {
 	}
 	defer func() { _ = ws.CloseNow() }()
 	token, _ := json.Marshal(o.gateway.InstanceToken())
-	if err := ws.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"type":"auth","token":%s}`, token)); err != nil {
+	if err := ws.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"type":"auth","token":%s}`,
+		token)); err != nil {
 		return err.Error()
 	}
 	_, said, err := ws.Read(ctx)
@@ -141,8 +142,8 @@ const (
 		"Content-Length: 2\r\n\r\n{}"
 )
 
-// Who has no secret and holds half-sent requests, new ones all the time and a byte on each now and then, keeps no
-// sender out, although all come from one address, as behind a proxy.
+// Who has no secret and holds half-sent requests, new ones all the time and a byte on each now and
+// then, keeps no sender out, although all come from one address, as behind a proxy.
 func TestHalfSentWebhooks(t *testing.T) {
 	for name, text := range map[string]string{"header": halfHeader, "body": halfBody} {
 		for port, address := range map[string]func(*openServer) string{
@@ -166,8 +167,9 @@ func TestHalfSentWebhooks(t *testing.T) {
 	}
 }
 
-// Sockets that say nothing keep neither a provider nor tapctl out, whoever they belong to; and a provider that has not
-// authenticated yet keeps its connection while another user opens more than there is room for.
+// Sockets that say nothing keep neither a provider nor tapctl out, whoever they belong to; and a
+// provider that has not authenticated yet keeps its connection while another user opens more than
+// there is room for.
 func TestSilentSockets(t *testing.T) {
 	const upgrade = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

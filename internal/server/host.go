@@ -44,8 +44,10 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	c := &hostConn{
-		server: s, ctx: ctx, countAuthFailure: func() bool { return s.countAuthFailure(r) }, prove: func() { prove(r) },
-		sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{},
+		server: s, ctx: ctx, countAuthFailure: func() bool { return s.countAuthFailure(r) },
+		prove: func() {
+			prove(r)
+		}, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{},
 	}
 	c.rpc = rpcConn{wire: ws, pending: map[uint64]chan rpcFrame{}}
 	c.authTimer = time.AfterFunc(protocol.AuthTimeout, func() {
@@ -62,7 +64,9 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 		onText:          c.receive,
 		onOversized:     func([]byte, int) {}, // only protocol.MaxFrame bounds a host
 		onBinary: func(int) {
-			c.rpc.replyError(nil, &rpcError{rpcParseError, "the binary frame is not UTF-8; send JSON, in a text frame"})
+			c.rpc.replyError(nil,
+				&rpcError{rpcParseError,
+					"the binary frame is not UTF-8; send JSON, in a text frame"})
 		},
 	})
 
@@ -99,7 +103,8 @@ func (c *hostConn) receive(data []byte) {
 	}
 	if c.info == nil && f.method != protocol.MethodInitialize {
 		c.rpc.reply(f.id, nil, &rpcError{
-			protocol.HostCodeNotAuthenticated, "the first request must be initialize, with the admin token",
+			protocol.HostCodeNotAuthenticated,
+			"the first request must be initialize, with the admin token",
 		})
 		return
 	}
@@ -129,7 +134,8 @@ func (c *hostConn) receive(data []byte) {
 	case protocol.MethodTransform:
 		c.replyAsync(f, c.transform)
 	default:
-		c.rpc.reply(f.id, nil, &rpcError{rpcNoMethod, fmt.Sprintf("there is no method %q", f.method)})
+		c.rpc.reply(f.id, nil,
+			&rpcError{rpcNoMethod, fmt.Sprintf("there is no method %q", f.method)})
 	}
 }
 
@@ -181,7 +187,8 @@ func (c *hostConn) checkInitialize(p *protocol.HostInitialize) *rpcError {
 	case p.ProtocolVersion == nil:
 		return invalidParams("initialize.protocolVersion: is required")
 	case *p.ProtocolVersion != protocol.HostVersion:
-		return invalidParams("initialize.protocolVersion: %d is not supported, this gateway speaks %d",
+		return invalidParams(
+			"initialize.protocolVersion: %d is not supported, this gateway speaks %d",
 			*p.ProtocolVersion, protocol.HostVersion)
 	case p.Host.Name == "":
 		return invalidParams("initialize.host.name: is required")

@@ -39,7 +39,8 @@ func (c *hostConn) register(f rpcFrame) (any, *rpcError) {
 		p.ID = uuid.NewString()
 	}
 	h, fault := c.attach(gateway.SessionSpec{
-		Returns: returns, ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model, Foreground: p.Foreground,
+		Returns: returns, ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model,
+		Foreground: p.Foreground,
 	})
 	if fault != nil {
 		return nil, fault
@@ -56,7 +57,8 @@ func (c *hostConn) attach(spec gateway.SessionSpec) (*remoteHost, *rpcError) {
 		h = &remoteHost{server: c.server, id: spec.ID, conn: c}
 		s, err := c.server.gateway.Register(spec, *c.info, h)
 		if err != nil {
-			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code == protocol.CodeInvalidSession {
+			if e, ok := errors.AsType[*protocol.Error](err); ok &&
+				e.Code == protocol.CodeInvalidSession {
 				return nil, invalidParams("session/register.id: %s", e.Message)
 			}
 			return nil, &rpcError{rpcInternal, err.Error()}
@@ -88,7 +90,8 @@ func (c *hostConn) session(field, id string) (*gateway.Session, *rpcError) {
 	h := c.sessions[id]
 	c.mu.Unlock()
 	if h == nil {
-		return nil, &rpcError{protocol.HostCodeNoSession, fmt.Sprintf("session %q is not registered by this host", id)}
+		return nil, &rpcError{protocol.HostCodeNoSession,
+			fmt.Sprintf("session %q is not registered by this host", id)}
 	}
 	if chans.IsClosed(h.session.Done()) {
 		return nil, &rpcError{protocol.HostCodeNoSession, fmt.Sprintf("session %q has ended", id)}
@@ -98,7 +101,9 @@ func (c *hostConn) session(field, id string) (*gateway.Session, *rpcError) {
 
 // decode reads a request's params into p and finds the session whose id it then has in id,
 // the member of that name.
-func (c *hostConn) decode(f rpcFrame, p any, name string, id *string) (*gateway.Session, *rpcError) {
+func (c *hostConn) decode(
+	f rpcFrame, p any, name string, id *string,
+) (*gateway.Session, *rpcError) {
 	if fault := decodeParams(f.method, f.params, p); fault != nil {
 		return nil, fault
 	}

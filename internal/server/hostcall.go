@@ -90,7 +90,8 @@ func (c *hostConn) toolCall(f rpcFrame) {
 		return
 	}
 	p.call.Batch = c.rpc.batch
-	p.call.Timeout = time.Duration(min(p.timeoutMs, protocol.MaxToolTimeout.Milliseconds())) * time.Millisecond
+	p.call.Timeout = time.Duration(min(p.timeoutMs,
+		protocol.MaxToolTimeout.Milliseconds())) * time.Millisecond
 	if p.callID == "" {
 		s.BeginCall(p.call, func(o gateway.Outcome) { c.replyOutcome(f.id, o) })
 		return
@@ -175,7 +176,8 @@ func outcomeData(o gateway.Outcome) []byte {
 	return []byte("null")
 }
 
-// contentParts encodes the parts of a result; nil for a result without parts. The paths of files are the provider's.
+// contentParts encodes the parts of a result; nil for a result without parts. The paths of files
+// are the provider's.
 func contentParts(o gateway.Outcome) []byte {
 	if o.Content == nil {
 		return nil
@@ -251,7 +253,8 @@ func (c *hostConn) event(f rpcFrame) *rpcError {
 			id := uuid.NewString()
 			s.Event(gateway.Event{Callback: gateway.OnStartMessage, ID: id})
 			s.Event(gateway.Event{
-				Callback: gateway.OnEndMessage, ID: id, Content: d.Content, Forwarded: p.Event, Data: p.Data,
+				Callback: gateway.OnEndMessage, ID: id, Content: d.Content, Forwarded: p.Event,
+				Data: p.Data,
 			})
 		}
 	case protocol.EventToolComplete:
@@ -279,7 +282,8 @@ func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 		return fault
 	}
 	id := uuid.NewString()
-	s.Event(gateway.Event{Callback: gateway.OnStartToolExecution, ID: id, Tool: d.Tool, Args: string(d.Args)})
+	s.Event(gateway.Event{Callback: gateway.OnStartToolExecution, ID: id, Tool: d.Tool,
+		Args: string(d.Args)})
 	end := gateway.Event{
 		Callback: gateway.OnEndToolExecution, ID: id, Tool: d.Tool, Provider: d.Provider,
 		Forwarded: protocol.EventToolComplete, Data: data, ExitCode: d.Result.ExitCode,

@@ -13,7 +13,8 @@ import (
 // parseToolCall reads each member of protocol.HostToolCall.
 func TestToolCallParams(t *testing.T) {
 	data, err := json.Marshal(protocol.HostToolCall{
-		SessionID: "s1", CallID: "c1", Name: "echo", Args: protocol.Raw(`{"a":1}`), TimeoutMs: 5, Traceparent: "00-1",
+		SessionID: "s1", CallID: "c1", Name: "echo", Args: protocol.Raw(`{"a":1}`), TimeoutMs: 5,
+		Traceparent: "00-1",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,8 @@ func hostAt(t *testing.T, find client.Options) *hosted {
 		state: make(chan bool, 64),
 	}
 	s, err := client.Host(t.Context(), find, client.HostOptions{
-		Name: "lsclient", Version: "v0", ID: "conversation-1", Label: "mine", CWD: "/work", Model: "m",
+		Name: "lsclient", Version: "v0", ID: "conversation-1", Label: "mine", CWD: "/work",
+		Model:   "m",
 		Aliases: map[string][]string{"shell": {"run_in_terminal"}},
 		Tools: func(tools []protocol.HostTool) {
 			var names []string
@@ -85,7 +86,9 @@ func until[T any](t *testing.T, what string, from chan T, want func(T) bool) T {
 
 // provider runs a provider with a tool and a gate until the test ends; hanging
 // tells of calls that wait to be cancelled.
-func provider(t *testing.T, g *gateway.Gateway, url string) (_ *providers.Provider, hanging chan struct{}) {
+func provider(
+	t *testing.T, g *gateway.Gateway, url string,
+) (_ *providers.Provider, hanging chan struct{}) {
 	t.Helper()
 	hanging = make(chan struct{}, 1)
 	p := providers.New("ci", &providers.Options{URL: url, Token: g.InstanceToken()})
@@ -127,26 +130,33 @@ func TestHostClient(t *testing.T) {
 	if err != nil || string(r.Data) != `"HELLO"` {
 		t.Errorf(`the call gave %s, %v, want no error and "HELLO"`, r.Data, err)
 	}
-	if r, err := h.CallTool(t.Context(), "call-2", "nothing", nil); err != nil || r.ErrorCode != "NOT_FOUND" {
+	if r, err := h.CallTool(t.Context(), "call-2", "nothing", nil); err != nil ||
+		r.ErrorCode != "NOT_FOUND" {
 		t.Errorf(`a call of no tool gave %+v, %v, want no error and ErrorCode "NOT_FOUND"`, r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-hanging; cancel() }()
-	if _, err := h.CallTool(ctx, "call-3", "shout", json.RawMessage(`{"text":"hang"}`)); !errors.Is(err,
+	if _, err := h.CallTool(ctx, "call-3", "shout",
+		json.RawMessage(`{"text":"hang"}`)); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("a cancelled call gave %v, want %v", err, context.Canceled)
 	}
 
-	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"git push"}`)); err != nil ||
+	if d, err := h.PreToolUse(t.Context(), "run_in_terminal",
+		json.RawMessage(`{"command":"git push"}`)); err != nil ||
 		d.Decision != "deny" || !strings.Contains(d.Reason, "CI is red") {
-		t.Errorf(`the gate gave %+v, %v, want no error, Decision "deny" and "CI is red" in it`, d, err)
+		t.Errorf(`the gate gave %+v, %v, want no error, Decision "deny" and "CI is red" in it`, d,
+			err)
 	}
-	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"ls"}`)); err != nil ||
+	if d, err := h.PreToolUse(t.Context(), "run_in_terminal",
+		json.RawMessage(`{"command":"ls"}`)); err != nil ||
 		d.Decision != "allow" {
-		t.Errorf(`a call that no gate matches gave %+v, %v, want no error and Decision "allow"`, d, err)
+		t.Errorf(`a call that no gate matches gave %+v, %v, want no error and Decision "allow"`, d,
+			err)
 	}
 
-	if _, err := p.Push(t.Context(), providers.Event{Text: "look at this", Level: providers.Inject}); err != nil {
+	if _, err := p.Push(t.Context(),
+		providers.Event{Text: "look at this", Level: providers.Inject}); err != nil {
 		t.Fatal(err)
 	}
 	sent := until(t, "the injected prompt", h.sent, func(protocol.HostPrompt) bool { return true })
@@ -173,14 +183,17 @@ func (r recorded) Record(record adminapi.Record) {
 
 func (recorded) Pushed(string) []adminapi.Record { return nil }
 
-// The host's report of a command in its own shell has the command, its exit code and its duration in the records.
+// The host's report of a command in its own shell has the command, its exit code and its duration
+// in the records.
 func TestHostCommandRecorded(t *testing.T) {
 	calls := make(recorded, 10)
 	g, s := running(t, server.Options{Gateway: gateway.New(gateway.Options{Recorder: calls})})
 	h := hostAt(t, client.Options{URL: s.URL(), Token: g.AdminToken()})
 	defer h.close(t)
-	h.Event(protocol.EventToolComplete, map[string]any{"tool": "run_in_terminal", "args": map[string]string{
-		"command": "make test"}, "result": map[string]any{"type": "success", "output": "bad", "exitCode": 2},
+	h.Event(protocol.EventToolComplete, map[string]any{"tool": "run_in_terminal",
+		"args": map[string]string{
+			"command": "make test"}, "result": map[string]any{"type": "success", "output": "bad",
+			"exitCode": 2},
 		"durationMs": 1250.5})
 	r := until(t, "the record", calls, func(adminapi.Record) bool { return true })
 	if r.Command != "make test" || r.ExitCode == nil || *r.ExitCode != 2 {
@@ -213,7 +226,8 @@ func TestHostClientComesBack(t *testing.T) {
 		if err := s.Listen("127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"gateway.json": fmt.Sprintf(`{"url":%q}`, s.URL()),
+		for name, text := range map[string]string{"gateway.json": fmt.Sprintf(`{"url":%q}`,
+			s.URL()),
 			".admin-token": g.AdminToken()} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -239,7 +253,8 @@ func TestHostClientComesBack(t *testing.T) {
 	if sessions := g.Sessions(); len(sessions) != 1 || sessions[0].ID != "conversation-1" {
 		t.Errorf("the gateway's sessions are %+v, want conversation-1 only", sessions)
 	}
-	if d, err := h.PreToolUse(t.Context(), "x", json.RawMessage(`{}`)); err != nil || d.Decision != "allow" {
+	if d, err := h.PreToolUse(t.Context(), "x", json.RawMessage(`{}`)); err != nil ||
+		d.Decision != "allow" {
 		t.Errorf(`a hook after the return gave %+v, %v, want no error and Decision "allow"`, d, err)
 	}
 }
@@ -256,7 +271,8 @@ func TestHostClientStopped(t *testing.T) {
 	if err := session.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.PreToolUse(t.Context(), "x", json.RawMessage(`{}`)); !errors.Is(err, client.ErrSessionEnded) {
+	if _, err := h.PreToolUse(t.Context(), "x", json.RawMessage(`{}`)); !errors.Is(err,
+		client.ErrSessionEnded) {
 		t.Errorf("a hook of an ended session gave %v, want %v", err, client.ErrSessionEnded)
 	}
 	until(t, "the end", h.state, func(up bool) bool { return !up })

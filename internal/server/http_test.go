@@ -24,7 +24,8 @@ func withStage(t *testing.T, f func(t *testing.T, s *stage)) {
 // get makes one request on a connection of its own.
 func (s *stage) get(method, path, host string, header http.Header) *http.Response {
 	s.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DialContext: s.pipes.dial, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DialContext: s.pipes.dial,
+		DisableKeepAlives: true}}
 	r, err := http.NewRequestWithContext(s.ctx, method, "http://127.0.0.1:9400"+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -68,7 +69,9 @@ func upgrade(more ...string) http.Header {
 // The guard checks the Host header, then the origin, then the token.
 func TestGuard(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
-		bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+		bearer := func(token string) http.Header {
+			return http.Header{"Authorization": {"Bearer " + token}}
+		}
 		foreign := http.Header{"Origin": {"https://evil.example"}}
 		for _, tc := range []struct {
 			method, path, host string
@@ -87,7 +90,8 @@ func TestGuard(t *testing.T) {
 			{"GET", "/", "evil.example", upgrade(), 421, "UNAUTHORIZED"},
 			{"GET", "/", ownHost, foreign, 403, "other origins"},
 			{"GET", "/healthz", ownHost, foreign, 403, "other origins"},
-			{"GET", "/host", ownHost, upgrade("Origin", "https://evil.example"), 403, "other origins"},
+			{"GET", "/host", ownHost, upgrade("Origin", "https://evil.example"), 403,
+				"other origins"},
 			{"GET", "/api/v1/status", ownHost, http.Header{"Origin": {"https://evil.example"},
 				"Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
 			{"GET", "/metrics", ownHost,
@@ -96,18 +100,22 @@ func TestGuard(t *testing.T) {
 			{"GET", "/metrics", ownHost, nil, 401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost, bearer("adm-0"), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost, bearer(s.gateway.InstanceToken()), 401, "AUTH_FAILED"},
-			{"GET", "/metrics", ownHost, http.Header{"Authorization": {s.gateway.AdminToken()}}, 401, "AUTH_FAILED"},
+			{"GET", "/metrics", ownHost, http.Header{"Authorization": {s.gateway.AdminToken()}},
+				401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost,
-				http.Header{"Authorization": {"bearer " + s.gateway.AdminToken()}}, 200, "tapgw_sessions 0"},
+				http.Header{"Authorization": {"bearer " + s.gateway.AdminToken()}}, 200,
+				"tapgw_sessions 0"},
 			{"GET", "/mcp", ownHost, nil, 401, "AUTH_FAILED"},
 			{"GET", "/mcp", ownHost,
-				http.Header{"Authorization": {"BEARER " + s.gateway.AdminToken()}}, 404, "there is no /mcp"},
+				http.Header{"Authorization": {"BEARER " + s.gateway.AdminToken()}}, 404,
+				"there is no /mcp"},
 			{"GET", "/mcp", ownHost, bearer(s.gateway.AdminToken()), 404, "there is no /mcp"},
 			{"GET", "/metrics?token=" + s.gateway.AdminToken(), ownHost, nil, 401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost, bearer(s.gateway.AdminToken()), 200, "tapgw_sessions 0"},
 			{"GET", "/metrics", ownHost,
 				http.Header{"Origin": {"http://" + ownHost},
-					"Authorization": {"Bearer " + s.gateway.AdminToken()}}, 200, "tapgw_sessions 0"},
+					"Authorization": {"Bearer " + s.gateway.AdminToken()}}, 200,
+				"tapgw_sessions 0"},
 			{"GET", "/api/v1/sessions", ownHost, nil, 401, "AUTH_FAILED"},
 			{"GET", "/api/v1/sessions", ownHost, bearer(s.gateway.AdminToken()), 200, "[]"},
 			{"GET", "/api/v9/sessions", ownHost, nil, 401, "AUTH_FAILED"},
@@ -115,22 +123,27 @@ func TestGuard(t *testing.T) {
 			{"GET", "/host", ownHost, nil, 426, "connect by WebSocket"},
 			{"GET", "/secret", ownHost, nil, 404, "there is no /secret"},
 			{"GET", "/secret", ownHost, bearer(s.gateway.AdminToken()), 404, "there is no /secret"},
-			{"GET", "/", ownHost, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, 400, ""},
+			{"GET", "/", ownHost, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}},
+				400, ""},
 		} {
 			r := s.get(tc.method, tc.path, tc.host, tc.header)
 			got := body(r)
 			if r.StatusCode != tc.status || !strings.Contains(got, tc.says) {
-				t.Errorf("%s %s at %s: got %d %s, want %d %s", tc.method, tc.path, tc.host, r.StatusCode, got,
+				t.Errorf("%s %s at %s: got %d %s, want %d %s", tc.method, tc.path, tc.host,
+					r.StatusCode, got,
 					tc.status,
 					tc.says)
 			}
-			if r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Cache-Control") != "no-store" {
-				t.Errorf("%s %s: got headers %v, want nosniff and no-store", tc.method, tc.path, r.Header)
+			if r.Header.Get("X-Content-Type-Options") != "nosniff" ||
+				r.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %s: got headers %v, want nosniff and no-store", tc.method, tc.path,
+					r.Header)
 			}
 			if r.StatusCode == 401 && r.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s %s: got no WWW-Authenticate, want one with 401", tc.method, tc.path)
 			}
-			if strings.Contains(got, s.gateway.AdminToken()) || strings.Contains(got, s.gateway.InstanceToken()) {
+			if strings.Contains(got, s.gateway.AdminToken()) ||
+				strings.Contains(got, s.gateway.InstanceToken()) {
 				t.Errorf("%s %s: got a token in the answer, want none: %s", tc.method, tc.path, got)
 			}
 		}
@@ -143,7 +156,8 @@ func advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// While the gateway drains it refuses WebSockets and answers other requests. Every connection gets a close frame.
+// While the gateway drains it refuses WebSockets and answers other requests. Every connection gets
+// a close frame.
 func TestDraining(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
@@ -181,8 +195,10 @@ func TestDraining(t *testing.T) {
 		}
 		synctest.Wait()
 		came := strings.Join(s.collect(), "\n")
-		for _, want := range []string{`"state":"shutdown.pending"`, "a<close 1001 the gateway is shutting down",
-			"h<close 1001 the gateway is shutting down", `s1: close "the gateway is shutting down"`} {
+		for _, want := range []string{`"state":"shutdown.pending"`,
+			"a<close 1001 the gateway is shutting down",
+			"h<close 1001 the gateway is shutting down",
+			`s1: close "the gateway is shutting down"`} {
 			if !strings.Contains(came, want) {
 				t.Errorf("want %q in:\n%s", want, came)
 			}
@@ -199,7 +215,8 @@ func TestMetrics(t *testing.T) {
 		for _, step := range append(joinSteps([]string{"a", "s1", "t"}),
 			"call c1 s1 t", `a> {"type":"tool.result","id":"$id1","data":1}`,
 			`a> {"type":"tool.result","id":"$id1","data":1}`,
-			"call c2 s1 nothing", `a> {"type":"push","level":"keep","event":"e"}`, "a> nonsense", "connect b",
+			"call c2 s1 nothing", `a> {"type":"push","level":"keep","event":"e"}`, "a> nonsense",
+			"connect b",
 			`b> {"type":"auth","token":"ptk-0"}`, "wait 1s") {
 			if err := s.do(step); err != nil {
 				t.Fatal(err)
@@ -207,16 +224,18 @@ func TestMetrics(t *testing.T) {
 			synctest.Wait()
 			s.collect() // names the ids
 		}
-		r := s.get("GET", "/metrics", ownHost, http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}})
+		r := s.get("GET", "/metrics", ownHost,
+			http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}})
 		got := body(r)
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
 			t.Errorf("got content type %q, want text/plain", r.Header.Get("Content-Type"))
 		}
-		for _, want := range []string{"tapgw_sessions 1", "tapgw_providers 1", "tapgw_connections 1",
-			"tapgw_calls_total 2", "tapgw_calls_failed_total 1",
+		for _, want := range []string{"tapgw_sessions 1", "tapgw_providers 1",
+			"tapgw_connections 1", "tapgw_calls_total 2", "tapgw_calls_failed_total 1",
 			"tapgw_pushes_total 1", "tapgw_late_messages_total 1", "tapgw_errors_sent_total 2",
 			"tapgw_connections_total 2",
-			"tapgw_auth_failures_total 1", "tapgw_tool_refreshes_total 1", "tapgw_slow_consumers_total 0"} {
+			"tapgw_auth_failures_total 1", "tapgw_tool_refreshes_total 1",
+			"tapgw_slow_consumers_total 0"} {
 			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(got) {
 				t.Errorf("want a line %q in:\n%s", want, got)
 			}

@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// ListenError is the error of [Server.Listen] and [CanListen]: the address, and the system's error, which it wraps:
-// EADDRINUSE, for example, when another program has the port.
+// ListenError is the error of [Server.Listen] and [CanListen]: the address, and the system's error,
+// which it wraps: EADDRINUSE, for example, when another program has the port.
 type ListenError struct {
 	Addr string // host:port
 	Err  error
@@ -77,7 +77,8 @@ func listen(addr string, inherited []net.Listener) (list []net.Listener, isWhole
 		if list, isWhole, err = listenBoth(addr, inherited); err == nil {
 			return list, isWhole, nil
 		}
-		if _, port, _ := net.SplitHostPort(addr); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+		if _, port, _ := net.SplitHostPort(addr); port != "0" ||
+			!errors.Is(err, syscall.EADDRINUSE) {
 			return nil, false, err
 		}
 		inherited = nil // its port is in use on the other loopback
@@ -85,8 +86,8 @@ func listen(addr string, inherited []net.Listener) (list []net.Listener, isWhole
 	return nil, false, err
 }
 
-// CanListen returns nil if [Server.Listen] would succeed on an address now, otherwise its error. It binds the address
-// and frees it again, so another program may still take it.
+// CanListen returns nil if [Server.Listen] would succeed on an address now, otherwise its error. It
+// binds the address and frees it again, so another program may still take it.
 func CanListen(addr string) error {
 	s := &Server{}
 	err := s.Listen(addr)
@@ -97,7 +98,9 @@ func CanListen(addr string) error {
 }
 
 // listenBoth binds an address, and its counterpart on the other loopback if there is one.
-func listenBoth(addr string, inherited []net.Listener) (list []net.Listener, isWhole bool, err error) {
+func listenBoth(
+	addr string, inherited []net.Listener,
+) (list []net.Listener, isWhole bool, err error) {
 	l, isInherited, err := listenAt(addr, inherited)
 	if err != nil {
 		return nil, false, err

@@ -153,7 +153,8 @@ func TestTLS(t *testing.T) {
 		DisableKeepAlives: true,
 	}
 	greeted(t, g, s.URL(), &http.Client{Transport: transport})
-	if r, err := http.Get("http://" + strings.TrimPrefix(s.URL(), "wss://") + "/healthz"); err == nil {
+	if r, err := http.Get("http://" + strings.TrimPrefix(s.URL(),
+		"wss://") + "/healthz"); err == nil {
 		_ = r.Body.Close()
 		if r.StatusCode == http.StatusOK {
 			t.Error("served without TLS, want a refusal")

@@ -36,15 +36,17 @@ func (s loginSupervisor) Login(ctx context.Context, _ string, show func(link str
 	return err
 }
 
-// A login lasts as long as its request: it keeps the gateway in use, its file goes with it, and it ends when the client
-// leaves or the gateway ends.
+// A login lasts as long as its request: it keeps the gateway in use, its file goes with it, and it
+// ends when the client leaves or the gateway ends.
 func TestLoginRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		end     func(s loginSupervisor, leave func(), server *Server)
 		isError bool
 	}{
-		"the browser returns": {func(s loginSupervisor, _ func(), _ *Server) { s.returned <- struct{}{} }, false},
-		"the client leaves":   {func(_ loginSupervisor, leave func(), _ *Server) { leave() }, true},
+		"the browser returns": {func(s loginSupervisor, _ func(), _ *Server) {
+			s.returned <- struct{}{}
+		}, false},
+		"the client leaves": {func(_ loginSupervisor, leave func(), _ *Server) { leave() }, true},
 		"the gateway ends": {func(_ loginSupervisor, _ func(), server *Server) {
 			if err := server.Shutdown(t.Context()); err != nil {
 				t.Errorf("shutting down: %v, want no error", err)
@@ -54,16 +56,18 @@ func TestLoginRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := loginSupervisor{returned: make(chan struct{}, 1), ended: make(chan error, 1)}
 			dir, f := t.TempDir(), makeRESTFixture(t)
-			f.server = New(Options{Gateway: gateway.New(gateway.Options{}), Supervisor: s, SigninDir: dir,
-				Status: func() adminapi.Status { return adminapi.Status{} }})
+			f.server = New(Options{Gateway: gateway.New(gateway.Options{}), Supervisor: s,
+				SigninDir: dir, Status: func() adminapi.Status { return adminapi.Status{} }})
 			if err := f.server.Listen("127.0.0.1:0"); err != nil {
 				t.Fatal(err)
 			}
 			f.serve()
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
-			target := "http" + strings.TrimPrefix(f.server.URL(), "ws") + "/api/v1/providers/filed/login"
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(`{"file":true}`))
+			target := "http" + strings.TrimPrefix(f.server.URL(),
+				"ws") + "/api/v1/providers/filed/login"
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, target,
+				strings.NewReader(`{"file":true}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,14 +90,17 @@ func TestLoginRequest(t *testing.T) {
 			first := next()
 			info, err := os.Stat(first.File)
 			if err != nil || info.Mode().Perm() != 0o600 || first.URL != loginLink {
-				t.Fatalf("the first line is %+v, its file %v, %v, want the link, and a file of mode 600", first, info, err)
+				t.Fatalf(
+					"the first line is %+v, its file %v, %v, want the link, and a file of mode 600",
+					first, info, err)
 			}
 			page, err := os.ReadFile(first.File)
 			const want = `url=https://as.example/authorize?state=&#34;x&#34;&amp;y"`
 			if err != nil || !strings.Contains(string(page), want) {
 				t.Errorf("the page is %s, %v, want the link in it, escaped", page, err)
 			}
-			if idle := time.Since(f.server.LastActivity()); idle > time.Minute || f.server.heldRequests.Load() != 1 {
+			if idle := time.Since(f.server.LastActivity()); idle > time.Minute ||
+				f.server.heldRequests.Load() != 1 {
 				t.Errorf("the gateway counts as idle for %s in a login, want it in use", idle)
 			}
 			c.end(s, leave, f.server)

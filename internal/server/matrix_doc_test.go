@@ -52,8 +52,9 @@ func readCorpus(t *testing.T) (types, codes, closes corpusUse, names []string) {
 			for _, find := range []struct {
 				re  *regexp.Regexp
 				use corpusUse
-			}{{sentType, types}, {receivedType, types}, {receivedCode, codes}, {outcomeCode, codes}, {closeCode,
-				closes}} {
+			}{{sentType, types}, {receivedType, types}, {receivedCode, codes}, {outcomeCode, codes},
+				{closeCode,
+					closes}} {
 				if m := find.re.FindStringSubmatch(line); m != nil {
 					find.use.add(m[1], name)
 				}
@@ -77,7 +78,8 @@ func shown(t *testing.T, rule, by string, names []string, used map[string]bool) 
 			continue
 		}
 		if !slices.Contains(names, what) {
-			t.Errorf("%q names the conversation %s, which is not there, want one of testdata/wire", rule, what)
+			t.Errorf("%q names the conversation %s, which is not there, want one of testdata/wire",
+				rule, what)
 		}
 		used[what] = true
 		cells = append(cells, corpusLink(what))
@@ -145,7 +147,8 @@ func TestWireMatrix(t *testing.T) {
 		}
 	}
 	stateTable(&doc)
-	table("Messages from the provider", "Message", types, texts(slices.Collect(maps.Keys(fromProvider))))
+	table("Messages from the provider", "Message", types,
+		texts(slices.Collect(maps.Keys(fromProvider))))
 	table("Messages from the gateway", "Message", types, texts(fromGateway))
 	table("Codes", "Code", codes, texts(allCodes))
 	table("Close codes", "Code", closes, []string{"1000", "1001", "1008", "1009", "4001", "4002"})
@@ -194,13 +197,17 @@ func stateTable(doc *strings.Builder) {
 
 // allCodes are those of errors and of outcomes.
 var allCodes = []protocol.Code{
-	protocol.CodeAuthFailed, protocol.CodeDuplicateInstance, protocol.CodeInvalidJSON, protocol.CodeInvalidSession,
+	protocol.CodeAuthFailed, protocol.CodeDuplicateInstance, protocol.CodeInvalidJSON,
+	protocol.CodeInvalidSession,
 	protocol.CodeInvalidState,
-	protocol.CodePayloadTooLarge, protocol.CodeRateLimited, protocol.CodeToolConflict, protocol.CodeUnauthorized,
+	protocol.CodePayloadTooLarge, protocol.CodeRateLimited, protocol.CodeToolConflict,
+	protocol.CodeUnauthorized,
 	protocol.CodeUnknownCallID,
-	protocol.CodeUnknownType, protocol.CodeUnsupportedVersion, protocol.CodeCancelled, protocol.CodeDenied,
+	protocol.CodeUnknownType, protocol.CodeUnsupportedVersion, protocol.CodeCancelled,
+	protocol.CodeDenied,
 	protocol.CodeDisconnected,
-	protocol.CodeInternal, protocol.CodeInvalidArguments, protocol.CodeNotFound, protocol.CodeTimeout,
+	protocol.CodeInternal, protocol.CodeInvalidArguments, protocol.CodeNotFound,
+	protocol.CodeTimeout,
 }
 
 // texts are names in order.

@@ -31,8 +31,9 @@ func (s *Server) requireMCP(next http.Handler) http.Handler {
 			}
 			return isAdmin || isKnown
 		}
-		if !s.requireToken(w, r, isRight, "this needs Authorization: Bearer with the admin token, or "+
-			"with what tapctl mcp token prints for a session that has not ended") {
+		if !s.requireToken(w, r, isRight,
+			"this needs Authorization: Bearer with the admin token, or "+
+				"with what tapctl mcp token prints for a session that has not ended") {
 			return
 		}
 		if isAdmin {
@@ -61,17 +62,19 @@ func (s *Server) hold() (release func()) {
 	}
 }
 
-// answerTime is how long the WebSocket of an MCP client stays open at a shutdown, for the answers to its calls.
+// answerTime is how long the WebSocket of an MCP client stays open at a shutdown, for the answers
+// to its calls.
 const answerTime = 200 * time.Millisecond
 
-// serveMCP reads a request's body and serves it. The request ends with the server, and its answer's parts with a reader
-// that takes nothing for writeDeadline.
+// serveMCP reads a request's body and serves it. The request ends with the server, and its answer's
+// parts with a reader that takes nothing for writeDeadline.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	defer s.hold()()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if isUpgrade(r) {
-		// The calls have ended with their sessions, but their answers may still be on their way to the socket.
+		// The calls have ended with their sessions, but their answers may still be on their way to
+		// the socket.
 		defer context.AfterFunc(s.mcpContext, func() { time.AfterFunc(answerTime, cancel) })()
 		next.ServeHTTP(w, r.WithContext(ctx))
 		return

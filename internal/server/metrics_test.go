@@ -33,7 +33,8 @@ func TestMetrics(t *testing.T) {
 	}
 	text, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	for _, line := range []string{`tapgw_turns_total 1`, `tapgw_injects_paused_total 0`, `tapgw_sessions 1`,
+	for _, line := range []string{`tapgw_turns_total 1`, `tapgw_injects_paused_total 0`,
+		`tapgw_sessions 1`,
 		`go_goroutines \d+`, `process_resident_memory_bytes [\d.e+]+`,
 		`process_open_fds \d+`, `process_start_time_seconds [\d.e+]+`} {
 		if !regexp.MustCompile("(?m)^" + line + "$").Match(text) {

@@ -47,7 +47,8 @@ func askPermission(f *openAPIFixture, s *gateway.Session) {
 	defer f.gateway.Watch()()
 	for {
 		changes := f.gateway.Changes()
-		if slices.ContainsFunc(f.gateway.Questions(), func(q adminapi.Question) bool { return q.Session == s.ID() }) {
+		if slices.ContainsFunc(f.gateway.Questions(),
+			func(q adminapi.Question) bool { return q.Session == s.ID() }) {
 			return
 		}
 		if err := f.gateway.WaitChange(ctx, changes); err != nil {
@@ -73,7 +74,8 @@ func begin(_ *openAPIFixture, s *gateway.Session) {
 // speak makes a session do something of everything, and end.
 func speak(f *openAPIFixture, s *gateway.Session) {
 	push := &protocol.Push{
-		Stream: "builds", Event: "run 812 ok", Level: protocol.LevelKeep, Metadata: protocol.Raw(`{"run":812}`),
+		Stream: "builds", Event: "run 812 ok", Level: protocol.LevelKeep,
+		Metadata: protocol.Raw(`{"run":812}`),
 	}
 	if _, err := s.Push(f.t.Context(), "ci", push); err != nil {
 		f.t.Error(err)
@@ -87,7 +89,8 @@ func speak(f *openAPIFixture, s *gateway.Session) {
 			Args: `{"text":"x"}`}, {Callback: gateway.OnToolExecution, ID: "t", Delta: "…"},
 		{Callback: gateway.OnEndToolExecution, ID: "t",
 			Result: &adminapi.ToolOutput{Content: "x", DetailedContent: "xx"}},
-		{Callback: gateway.OnEndToolExecution, ID: "u", Error: &adminapi.ToolError{Message: "no", Code: "DENIED"}},
+		{Callback: gateway.OnEndToolExecution, ID: "u", Error: &adminapi.ToolError{Message: "no",
+			Code: "DENIED"}},
 		{Callback: gateway.OnAgentStart, ID: "1"}, {Callback: gateway.OnAgentEnd,
 			ID: "1"}, {SessionError: "the model is gone"},
 	} {
@@ -102,7 +105,8 @@ func use(_ *openAPIFixture, s *gateway.Session) {
 		Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10},
 		Cost: 0.33, Duration: time.Second,
 	})
-	s.SetContextWindow("m1", adminapi.Context{Tokens: 8000, Limit: 128_000, System: 5000, Tools: 2000, Messages: 1000})
+	s.SetContextWindow("m1", adminapi.Context{Tokens: 8000, Limit: 128_000, System: 5000,
+		Tools: 2000, Messages: 1000})
 }
 
 // answerCases are the requests, {id} being a session's with a provider bound to it
@@ -116,7 +120,8 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/events", values: "?name=none", status: 400},
 	{op: "GET /api/v1/diagnostics", status: 200},
 	{op: "POST /api/v1/signin-links", status: 201},
-	{op: "POST /api/v1/signin-links", body: `{"file":true}`, status: 400}, // the fixture has no directory
+	// the fixture has no directory
+	{op: "POST /api/v1/signin-links", body: `{"file":true}`, status: 400},
 	{op: "POST /api/v1/signin-links", body: `[]`, status: 400},
 	{op: "POST /api/v1/signout", status: 200},
 	{op: "GET /api/v1/models", status: 200},
@@ -132,28 +137,36 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}", status: 200},
 	{op: "GET /api/v1/sessions/{id}", values: "id=none", status: 404},
 	{op: "DELETE /api/v1/sessions/{id}", status: 200},
-	{op: "POST /api/v1/sessions/{id}/query", body: `{"prompt":"call:echo {\"text\":\"x\"}"}`, status: 200},
-	{op: "POST /api/v1/sessions/{id}/query", body: `{"prompt":"hello","detach":true,"mode":"immediate"}`, status: 202},
+	{op: "POST /api/v1/sessions/{id}/query", body: `{"prompt":"call:echo {\"text\":\"x\"}"}`,
+		status: 200},
+	{op: "POST /api/v1/sessions/{id}/query",
+		body: `{"prompt":"hello","detach":true,"mode":"immediate"}`, status: 202},
 	{op: "POST /api/v1/sessions/{id}/query", status: 400},
-	{op: "POST /api/v1/sessions/{id}/query", body: `{"prompt":"look","attachments":[{"path":"here"}]}`, status: 400},
+	{op: "POST /api/v1/sessions/{id}/query",
+		body: `{"prompt":"look","attachments":[{"path":"here"}]}`, status: 400},
 	{
 		op: "POST /api/v1/sessions/{id}/answer", body: `{"question":"ASKED","decision":"session"}`,
 		before: askPermission, status: 200,
 	},
-	{op: "POST /api/v1/sessions/{id}/answer", body: `{"text":"yes"}`, before: askPermission, status: 400},
+	{op: "POST /api/v1/sessions/{id}/answer", body: `{"text":"yes"}`, before: askPermission,
+		status: 400},
 	{op: "POST /api/v1/sessions/{id}/answer", body: `{"decision":"once"}`, status: 404},
 	{op: "GET /api/v1/questions", before: askPermission, status: 200},
 	{op: "POST /api/v1/sessions/{id}/interrupt", body: `{"reason":"enough"}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/interrupt", body: `[]`, status: 400},
 	{op: "GET /api/v1/queue", values: "session=1", before: queuePrompt, status: 200},
 	{
-		op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=2", body: `{"prompt":"other"}`,
-		before: queuePrompt, status: 200,
+		op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=2",
+		body: `{"prompt":"other"}`, before: queuePrompt, status: 200,
 	},
-	{op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=99", body: `{"prompt":"other"}`, status: 404},
-	{op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=99", body: `{"prompt":" "}`, status: 400},
-	{op: "POST /api/v1/sessions/{id}/queue/{prompt}/send", values: "prompt=2", before: queuePrompt, status: 200},
-	{op: "DELETE /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=2", before: queuePrompt, status: 200},
+	{op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=99",
+		body: `{"prompt":"other"}`, status: 404},
+	{op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=99", body: `{"prompt":" "}`,
+		status: 400},
+	{op: "POST /api/v1/sessions/{id}/queue/{prompt}/send", values: "prompt=2", before: queuePrompt,
+		status: 200},
+	{op: "DELETE /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=2", before: queuePrompt,
+		status: 200},
 	{op: "POST /api/v1/sessions/{id}/foreground", status: 200},
 	{op: "POST /api/v1/sessions/{id}/mcp-token", status: 200},
 	{op: "POST /api/v1/sessions/{id}/provider-token", status: 200},
@@ -163,7 +176,8 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/persisted", status: 200},
 	{op: "GET /api/v1/persisted", values: "?cwd=here", status: 400},
 	{op: "GET /api/v1/persisted", values: "?last=0", status: 400},
-	{op: "POST /api/v1/persisted/{id}/resume", values: "id=stored", body: `{"continuePendingWork":true}`, status: 201},
+	{op: "POST /api/v1/persisted/{id}/resume", values: "id=stored",
+		body: `{"continuePendingWork":true}`, status: 201},
 	{op: "POST /api/v1/persisted/{id}/resume", values: "id=stored", status: 409},
 	{op: "POST /api/v1/persisted/{id}/resume", values: "id=none", status: 404},
 	{
@@ -172,7 +186,8 @@ var answerCases = []answerCase{
 		body:   `{"model":"gpt-5-mini","effort":"high"}`,
 		status: 200,
 	},
-	{op: "POST /api/v1/sessions/{id}/model", values: "id=stored", body: `{"model":"other"}`, status: 400},
+	{op: "POST /api/v1/sessions/{id}/model", values: "id=stored", body: `{"model":"other"}`,
+		status: 400},
 	{op: "POST /api/v1/sessions/{id}/model", values: "id=stored", status: 400},
 	{op: "POST /api/v1/sessions/{id}/model", body: `{"model":"m"}`, status: 409},
 	{op: "DELETE /api/v1/persisted/{id}", values: "id=stored", status: 409},
@@ -180,7 +195,8 @@ var answerCases = []answerCase{
 	{op: "DELETE /api/v1/persisted/{id}", values: "id=none", status: 404},
 	{op: "GET /api/v1/sessions/{id}/log", status: 200},
 	{op: "GET /api/v1/sessions/{id}/log", values: "?follow=1", begun: speak, status: 200},
-	{op: "GET /api/v1/sessions/{id}/log", values: "?last=1&since=2026-01-02T15:04:05Z", status: 200},
+	{op: "GET /api/v1/sessions/{id}/log", values: "?last=1&since=2026-01-02T15:04:05Z",
+		status: 200},
 	{op: "GET /api/v1/sessions/{id}/log", values: "?last=-1", status: 400},
 	{op: "GET /api/v1/sessions/{id}/log", values: "?since=noon", status: 400},
 	{op: "GET /api/v1/sessions/{id}/log", values: "?follow=maybe", status: 400},
@@ -197,18 +213,22 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}/files", values: "?last=1", status: 400},
 	{op: "GET /api/v1/sessions/{id}/commands", status: 200},
 	{op: "POST /api/v1/sessions/{id}/commands/{name}", values: "name=tools", status: 200},
-	{op: "POST /api/v1/sessions/{id}/commands/{name}", values: "name=call", body: `{"input":"echo"}`, status: 200},
+	{op: "POST /api/v1/sessions/{id}/commands/{name}", values: "name=call",
+		body: `{"input":"echo"}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/commands/{name}", values: "name=call", status: 400},
 	{op: "POST /api/v1/sessions/{id}/commands/{name}", values: "name=none", status: 404},
 	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=BIRTH.0.0.0.0.9", status: 200},
 	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=b.0.0.0.0.9", status: 400},
-	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=BIRTH.0.0.0.0.9&last=0", status: 400},
+	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=BIRTH.0.0.0.0.9&last=0",
+		status: 400},
 	{op: "POST /api/v1/sessions/{id}/push", body: `{"event":"x","metadata":{"a":1}}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/push", body: `{"event":"x","level":"loud"}`, status: 400},
-	{op: "POST /api/v1/push", body: `{"event":"x","stream":"s","provider":"p","metadata":{"a":1}}`, status: 200},
+	{op: "POST /api/v1/push", body: `{"event":"x","stream":"s","provider":"p","metadata":{"a":1}}`,
+		status: 200},
 	{op: "POST /api/v1/push", body: `{"stream":"s"}`, status: 400},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?stream=builds@ci&last=3", status: 200},
-	{op: "GET /api/v1/sessions/{id}/history", values: "?follow=true&last=0", begun: speak, status: 200},
+	{op: "GET /api/v1/sessions/{id}/history", values: "?follow=true&last=0", begun: speak,
+		status: 200},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?since=noon", status: 400},
 	{
 		op:     "POST /api/v1/sessions/{id}/tools/{name}/call",
@@ -228,11 +248,13 @@ var answerCases = []answerCase{
 	{op: "POST /api/v1/providers/{name}/restart", values: "name=filed", status: 200},
 	{op: "POST /api/v1/providers/{name}/restart", values: "name=none", status: 404},
 	{op: "POST /api/v1/providers/{name}/login", values: "name=filed", status: 200},
-	{op: "POST /api/v1/providers/{name}/login", values: "name=filed", body: `{"file":true}`, status: 400},
+	{op: "POST /api/v1/providers/{name}/login", values: "name=filed", body: `{"file":true}`,
+		status: 400},
 	{op: "POST /api/v1/providers/{name}/login", values: "name=none", status: 404},
 	{op: "POST /api/v1/providers/{name}/logout", values: "name=filed", status: 200},
 	{op: "POST /api/v1/providers/{name}/logout", values: "name=none", status: 404},
-	{op: "GET /api/v1/records", values: "?session=s&since=2026-01-02T15:04:05Z&last=5", status: 200},
+	{op: "GET /api/v1/records", values: "?session=s&since=2026-01-02T15:04:05Z&last=5",
+		status: 200},
 	{op: "GET /api/v1/records", values: "?until=noon", status: 400},
 	{op: "GET /api/v1/records", values: "?last=10001", status: 400},
 	{op: "GET /api/v1/records", values: "?session=none", status: 404},
@@ -241,7 +263,8 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/records", values: "?trace=0AF7651916CD43DD8448EB211C80319C", status: 400},
 	{op: "GET /api/v1/records", values: "?provider=%2A", status: 400},
 	{op: "GET /api/v1/records", values: "?tool=a%00b", status: 400},
-	{op: "GET /api/v1/records", values: "?provider=nobody&tool=none&outcome=ok&kind=call", status: 200},
+	{op: "GET /api/v1/records", values: "?provider=nobody&tool=none&outcome=ok&kind=call",
+		status: 200},
 	{op: "GET /api/v1/sources", status: 200},
 	{op: "POST /api/v1/sources/{name}/run", values: "name=filed", status: 200},
 	{op: "POST /api/v1/sources/{name}/run", values: "name=none", status: 404},
@@ -253,14 +276,16 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/rules", status: 200},
 	{op: "GET /api/v1/sessions/{id}/filters", status: 200},
 	{op: "GET /api/v1/terminals", status: 200},
-	{op: "POST /api/v1/terminals/hooks", body: `{"event":"preToolUse","pid":1,"input":{}}`, status: 200},
+	{op: "POST /api/v1/terminals/hooks", body: `{"event":"preToolUse","pid":1,"input":{}}`,
+		status: 200},
 	{op: "POST /api/v1/terminals/hooks", body: `{"event":"boom","pid":1,"input":{}}`, status: 400},
 	{op: "POST /api/v1/terminals", body: `{"port":4321}`, status: 200},
 	{op: "POST /api/v1/terminals", body: `{"port":0}`, status: 400},
 	{op: "GET /api/v1/goals", values: "?session=s", status: 200},
 	{op: "GET /api/v1/goals", values: "?last=1", status: 400},
 	{op: "GET /api/v1/goals", values: "?session=none", status: 404},
-	{op: "POST /api/v1/goals", body: `{"session":"s","text":"t","checks":[{"file":"a"}]}`, status: 201},
+	{op: "POST /api/v1/goals", body: `{"session":"s","text":"t","checks":[{"file":"a"}]}`,
+		status: 201},
 	{op: "POST /api/v1/goals", body: `{"goal":"t"}`, status: 400},
 	{op: "GET /api/v1/goals/{goal}", values: "goal=g-1", status: 200},
 	{op: "GET /api/v1/goals/{goal}", values: "goal=none", status: 404},
@@ -269,10 +294,13 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/pairings", values: "session=1", status: 200},
 
 	{op: "POST /api/copilot/models", status: 200},
-	{op: "POST /api/copilot/session/start/{model-id}", values: "model-id=local", body: "/", status: 200},
-	{op: "POST /api/copilot/session/start/{model-id}", values: "model-id=local", body: "here", status: 200},
+	{op: "POST /api/copilot/session/start/{model-id}", values: "model-id=local", body: "/",
+		status: 200},
+	{op: "POST /api/copilot/session/start/{model-id}", values: "model-id=local", body: "here",
+		status: 200},
 	{op: "POST /api/copilot/session/{session-id}/query", body: "hello", status: 200},
-	{op: "POST /api/copilot/session/{session-id}/query", values: "session-id=none", body: "hello", status: 200},
+	{op: "POST /api/copilot/session/{session-id}/query", values: "session-id=none", body: "hello",
+		status: 200},
 	{op: "POST /api/copilot/session/{session-id}/live", before: begin, status: 200},
 	{op: "POST /api/copilot/session/{session-id}/live", values: "session-id=none", status: 200},
 	{op: "POST /api/copilot/session/{session-id}/stop", status: 200},
@@ -290,8 +318,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 	succeeded := map[string]bool{}
 	operations := f.doc.operations(t)
 	for _, c := range answerCases {
-		for _, op := range []string{c.op, strings.Replace(c.op, "POST /api/copilot/", "GET /api/copilot/", 1)} {
-			i := slices.IndexFunc(operations, func(o *apiOperation) bool { return o.String() == op })
+		for _, op := range []string{c.op, strings.Replace(c.op, "POST /api/copilot/",
+			"GET /api/copilot/", 1)} {
+			i := slices.IndexFunc(operations, func(o *apiOperation) bool {
+				return o.String() == op
+			})
 			if i < 0 {
 				t.Errorf("%s: openapi.json has no entry for it, want one", op)
 				continue
@@ -414,7 +445,8 @@ func (f *openAPIFixture) fits(what string, o *apiOperation, response *http.Respo
 		for len(left) > 0 {
 			e, err := events.next()
 			if err != nil {
-				f.t.Errorf("%s: got %v, want events %v, too", what, err, slices.Sorted(maps.Keys(left)))
+				f.t.Errorf("%s: got %v, want events %v, too", what, err,
+					slices.Sorted(maps.Keys(left)))
 				return
 			}
 			schema, ok := m.Events[e.name]

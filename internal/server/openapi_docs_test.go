@@ -57,9 +57,10 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# The admin API\n\n%s %s\n", d.Info.Summary, d.Info.Description)
-	p("`GET /api/v1/openapi.json` is this for machines. A body is JSON where nothing else is said. " +
-		"A name with `?` may be left out. Programs that were written for the older contract use " +
-		"[the session API](#the-session-api).\n")
+	p(
+		"`GET /api/v1/openapi.json` is this for machines. A body is JSON where nothing else is said. " +
+			"A name with `?` may be left out. Programs that were written for the older contract use " +
+			"[the session API](#the-session-api).\n")
 	p("```sh not run: it needs the gateway at its usual port\n%s\n```\n", sample)
 	p("**Errors** are documents too, with a status and a code. %s\n",
 		strings.TrimPrefix(d.Components.Responses["Error"].Description, "Why not. "))
@@ -156,7 +157,8 @@ func (d *apiDocument) example(p func(string, ...any), m apiMedia) {
 	if text := string(m.Example); len(text) > 2 {
 		var b bytes.Buffer
 		_ = json.Compact(&b, m.Example) // it was decoded
-		p("```json\n%s\n```\n", strings.ReplaceAll(strings.ReplaceAll(b.String(), `":`, `": `), `,"`, `, "`))
+		p("```json\n%s\n```\n", strings.ReplaceAll(strings.ReplaceAll(b.String(), `":`, `": `),
+			`,"`, `, "`))
 	}
 }
 
@@ -278,7 +280,8 @@ func (d *apiDocument) listMembers(t *testing.T, p func(string, ...any), s *apiSc
 		if slices.Contains(s.Required, name.(string)) {
 			optional = ""
 		}
-		item(p, fmt.Sprintf("`%s`%s", name, optional), member.kind(), member.note(member.Description))
+		item(p, fmt.Sprintf("`%s`%s", name, optional), member.kind(),
+			member.note(member.Description))
 	}
 	p("")
 }

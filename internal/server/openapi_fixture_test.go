@@ -40,14 +40,17 @@ func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
 }
 
 // Login shows a link, and denies the login.
-func (s openAPISupervisor) Login(_ context.Context, name string, show func(link string) error) error {
+func (s openAPISupervisor) Login(
+	_ context.Context, name string, show func(link string) error,
+) error {
 	if _, err := s.of(name); err != nil {
 		return err
 	}
 	if err := show("https://as.example/authorize?state=x"); err != nil {
 		return err
 	}
-	return &protocol.Error{Code: protocol.CodeDenied, Message: "the login for filed was refused: access_denied"}
+	return &protocol.Error{Code: protocol.CodeDenied,
+		Message: "the login for filed was refused: access_denied"}
 }
 
 func (s openAPISupervisor) Logout(_ context.Context, name string) (bool, error) {
@@ -57,18 +60,23 @@ func (s openAPISupervisor) Logout(_ context.Context, name string) (bool, error) 
 
 func (openAPISupervisor) Sources() []adminapi.Source {
 	return []adminapi.Source{{
-		Name: "filed", Kind: "run", State: adminapi.SourceWaiting, Session: "all", Stream: "filed", Runs: 1,
-		LastRunAt: time.Now(), NextRunAt: time.Now().Add(time.Minute), Reason: "no session that it serves",
-		File: "/home/me/.config/tapgw/providers/filed.toml",
+		Name: "filed", Kind: "run", State: adminapi.SourceWaiting, Session: "all", Stream: "filed",
+		Runs:      1,
+		LastRunAt: time.Now(), NextRunAt: time.Now().Add(time.Minute),
+		Reason: "no session that it serves",
+		File:   "/home/me/.config/tapgw/providers/filed.toml",
 	}}
 }
 
 func (s openAPISupervisor) RunSource(name string) (int, error) { return s.of(name) }
 
-func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
+func (s openAPISupervisor) Lines(
+	name string, after uint64,
+) ([]adminapi.TimelineLine, uint64, error) {
 	_, err := s.of(name)
 	lines := []adminapi.TimelineLine{
-		{Seq: 1, TS: time.Now().UTC(), Level: adminapi.LogInfo, Source: "stdout", Message: "listening"},
+		{Seq: 1, TS: time.Now().UTC(), Level: adminapi.LogInfo, Source: "stdout",
+			Message: "listening"},
 	}
 	return lines[min(after, 1):], 1, err
 }
@@ -100,11 +108,13 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 	t.Helper()
 	f := &openAPIFixture{
 		restFixture: &restFixture{
-			t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}},
+			t: t, dir: t.TempDir(), copilot: &restCopilot{},
+			client: &http.Client{Transport: &http.Transport{}},
 		},
 		doc: readDocument(t),
 	}
-	starters := map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}
+	starters := map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{},
+		apiHostCopilot: f.copilot}
 	f.gateway = gateway.New(gateway.Options{Starters: starters, Keeper: openAPIKeeper{}})
 	f.server = New(
 		Options{
@@ -119,7 +129,8 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 					URL:     "ws://127.0.0.1:9400",
 					PID:     1,
 					Version: "v0",
-					Faults:  []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}},
+					Faults: []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1,
+						Message: "comand: unknown key"}},
 				}
 			},
 		},
@@ -136,7 +147,8 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 func (f *openAPIFixture) fill(o *apiOperation, values map[string]string) string {
 	f.t.Helper()
 	path := o.path
-	if strings.Contains(path, "{id}") || strings.Contains(path, "{session-id}") || values["session"] != "" {
+	if strings.Contains(path, "{id}") || strings.Contains(path, "{session-id}") ||
+		values["session"] != "" {
 		s, err := f.gateway.Start(f.t.Context(),
 			gateway.StartRequest{Host: gateway.HostLocal, CWD: f.dir, Label: "test"})
 		if err != nil {
@@ -187,12 +199,16 @@ func (openAPIGoals) Get(id string) (adminapi.Goal, error) {
 	}
 	budget := adminapi.GoalBudget{Turns: 1, TimeMs: 2, Tokens: 3}
 	return adminapi.Goal{
-		ID: id, Session: "s", State: adminapi.GoalMet, By: adminapi.GoalByPerson, Budget: budget, Spent: budget,
+		ID: id, Session: "s", State: adminapi.GoalMet, By: adminapi.GoalByPerson, Budget: budget,
+		Spent: budget,
 		Contract: adminapi.GoalContract{Text: "t", Checks: []adminapi.Check{
-			{Description: "d", File: &adminapi.FileCheck{Path: "a", NonEmpty: true, Contains: "c", Pattern: "p"}},
-			{Stream: &adminapi.StreamCheck{Channel: "a", Limit: 2, MinEntries: 1, Contains: "c", Pattern: "p"}},
-			{Call: &adminapi.CallCheck{Tool: "t", Command: "c", Contains: "c", Pattern: "p", ExitCode: new(0),
-				Success: new(true)}},
+			{Description: "d", File: &adminapi.FileCheck{Path: "a", NonEmpty: true, Contains: "c",
+				Pattern: "p"}},
+			{Stream: &adminapi.StreamCheck{Channel: "a", Limit: 2, MinEntries: 1, Contains: "c",
+				Pattern: "p"}},
+			{Call: &adminapi.CallCheck{Tool: "t", Command: "c", Contains: "c", Pattern: "p",
+				ExitCode: new(0),
+				Success:  new(true)}},
 		}},
 		Iterations: []adminapi.GoalIteration{
 			{N: 1, StartedAt: time.Now(), EndedAt: time.Now(), Missing: []string{"m"}, Reason: "r"},
@@ -210,7 +226,9 @@ func (g openAPIGoals) List(session string) []adminapi.Goal {
 	return []adminapi.Goal{goal}
 }
 
-func (g openAPIGoals) Start(adminapi.GoalRequest, string) (adminapi.Goal, error) { return g.Get("g-1") }
+func (g openAPIGoals) Start(adminapi.GoalRequest, string) (adminapi.Goal, error) {
+	return g.Get("g-1")
+}
 
 func (g openAPIGoals) Stop(id, _, _ string) (adminapi.Goal, error) { return g.Get(id) }
 
@@ -223,21 +241,27 @@ func (openAPITerminals) List() []adminapi.Terminal {
 	}
 }
 
-func (openAPITerminals) Hook(_ context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error) {
+func (openAPITerminals) Hook(
+	_ context.Context, h adminapi.TerminalHook,
+) (adminapi.TerminalAnswer, error) {
 	if h.Event != "preToolUse" {
 		return adminapi.TerminalAnswer{}, fieldError("event", "is not known")
 	}
 	return adminapi.TerminalAnswer{Output: []byte(`{"permissionDecision":"deny"}`)}, nil
 }
 
-func (openAPITerminals) Attach(_ context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error) {
+func (openAPITerminals) Attach(
+	_ context.Context, a adminapi.TerminalAttach,
+) (adminapi.TerminalAttached, error) {
 	if a.Port == 0 {
 		return adminapi.TerminalAttached{}, fieldError("port", "is no port")
 	}
 	return adminapi.TerminalAttached{Session: "s", PID: 1, Warning: "it has no authentication"}, nil
 }
 
-func (openAPITerminals) Serve(context.Context, TerminalHello, io.ReadWriteCloser) error { return nil }
+func (openAPITerminals) Serve(context.Context, TerminalHello, io.ReadWriteCloser) error {
+	return nil
+}
 
 type openAPIRecords struct{}
 
@@ -269,7 +293,8 @@ func (openAPIRecords) Find(_ context.Context, q adminapi.RecordQuery) (adminapi.
 			By:         "user",
 			DurationMs: 1.5,
 		},
-		{TS: time.Now(), Kind: adminapi.RecordPush, Session: "s", Stream: "builds", Seq: 1, Level: "keep",
-			Fate: adminapi.FateStored, Event: "e", Prompt: "p", Metadata: json.RawMessage(`{}`)},
+		{TS: time.Now(), Kind: adminapi.RecordPush, Session: "s", Stream: "builds", Seq: 1,
+			Level: "keep",
+			Fate:  adminapi.FateStored, Event: "e", Prompt: "p", Metadata: json.RawMessage(`{}`)},
 	}}, nil
 }

@@ -147,7 +147,8 @@ func (d *apiDocument) check(t *testing.T, what string, schema json.RawMessage, t
 		if err := json.Unmarshal(data, &doc); err != nil {
 			t.Fatal(err)
 		}
-		if data, err = json.Marshal(closed(doc, doc.(map[string]any)["$defs"].(map[string]any))); err != nil {
+		if data, err = json.Marshal(closed(doc,
+			doc.(map[string]any)["$defs"].(map[string]any))); err != nil {
 			t.Fatal(err)
 		}
 		var s jsonschema.Schema

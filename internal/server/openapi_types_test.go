@@ -18,18 +18,23 @@ import (
 
 // schemaTypes are the types that openapi.json describes, each under its name.
 var schemaTypes = []any{
-	adminapi.Answer{}, adminapi.Call{}, adminapi.CallNote{}, adminapi.CallResult{}, adminapi.Callback{},
-	adminapi.Files{}, adminapi.Command{}, adminapi.CommandChoice{}, adminapi.RunCommand{}, adminapi.CommandRan{},
-	adminapi.Cluster{}, adminapi.ClusterGateway{}, adminapi.KeptHistory{}, adminapi.Broadcast{},
-	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{}, adminapi.Fault{},
-	adminapi.Earlier{}, adminapi.SessionEvent{}, adminapi.Faults{}, adminapi.Gap{},
-	adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
-	adminapi.Keep{}, adminapi.LoggedOut{}, adminapi.LoginRequest{}, adminapi.LoginStep{}, adminapi.MCPToken{},
-	adminapi.Record{}, adminapi.Records{}, adminapi.Source{},
-	adminapi.Goal{}, adminapi.GoalContract{}, adminapi.GoalBudget{}, adminapi.GoalIteration{}, adminapi.GoalRequest{},
-	adminapi.GoalStop{}, adminapi.Check{}, adminapi.FileCheck{}, adminapi.StreamCheck{}, adminapi.CallCheck{},
+	adminapi.Answer{}, adminapi.Call{}, adminapi.CallNote{}, adminapi.CallResult{},
+	adminapi.Callback{},
+	adminapi.Files{}, adminapi.Command{}, adminapi.CommandChoice{}, adminapi.RunCommand{},
+	adminapi.CommandRan{}, adminapi.Cluster{}, adminapi.ClusterGateway{}, adminapi.KeptHistory{},
+	adminapi.Broadcast{},
+	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{},
+	adminapi.Fault{}, adminapi.Earlier{}, adminapi.SessionEvent{}, adminapi.Faults{},
+	adminapi.Gap{}, adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
+	adminapi.Keep{}, adminapi.LoggedOut{}, adminapi.LoginRequest{}, adminapi.LoginStep{},
+	adminapi.MCPToken{}, adminapi.Record{}, adminapi.Records{}, adminapi.Source{},
+	adminapi.Goal{}, adminapi.GoalContract{}, adminapi.GoalBudget{}, adminapi.GoalIteration{},
+	adminapi.GoalRequest{},
+	adminapi.GoalStop{}, adminapi.Check{}, adminapi.FileCheck{}, adminapi.StreamCheck{},
+	adminapi.CallCheck{},
 	adminapi.Evidence{},
-	adminapi.Terminal{}, adminapi.TerminalHook{}, adminapi.TerminalAnswer{}, adminapi.TerminalAttach{},
+	adminapi.Terminal{}, adminapi.TerminalHook{}, adminapi.TerminalAnswer{},
+	adminapi.TerminalAttach{},
 	adminapi.TerminalAttached{},
 	adminapi.Model{}, adminapi.ModelRequest{}, adminapi.Nothing{}, adminapi.Pairing{},
 	adminapi.Persisted{}, adminapi.Provider{}, adminapi.ProviderLoad{},
@@ -38,8 +43,10 @@ var schemaTypes = []any{
 	adminapi.Receipt{}, adminapi.RecordingLine{}, adminapi.RecordingStart{},
 	adminapi.RenameRequest{}, adminapi.Restarted{},
 	adminapi.ResumeRequest{}, adminapi.RuntimeEvent{}, adminapi.Session{}, adminapi.SigninLink{},
-	adminapi.StartRequest{}, adminapi.Started{}, adminapi.StartedProvider{}, adminapi.Status{}, adminapi.Stopped{},
-	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{}, adminapi.ToolAnnotations{},
+	adminapi.StartRequest{}, adminapi.Started{}, adminapi.StartedProvider{}, adminapi.Status{},
+	adminapi.Stopped{},
+	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{},
+	adminapi.ToolAnnotations{},
 	adminapi.TurnEnd{},
 	adminapi.Rule{}, adminapi.RuleMatch{}, adminapi.SessionRule{},
 	adminapi.Filters{}, adminapi.Filter{}, adminapi.FilterRule{}, adminapi.DroppedEvent{},
@@ -60,7 +67,8 @@ func TestOpenAPITypes(t *testing.T) {
 		switch typ := types[name]; {
 		case strings.HasPrefix(name, "Contract"): // of the session API
 		case typ == nil:
-			t.Errorf("openapi.json has the schema %s, want a type of that name in schemaTypes", name)
+			t.Errorf("openapi.json has the schema %s, want a type of that name in schemaTypes",
+				name)
 		default:
 			c.value(name, c.object(schema), typ)
 		}
@@ -69,11 +77,14 @@ func TestOpenAPITypes(t *testing.T) {
 	for name := range types {
 		t.Errorf("openapi.json has no schema %s, want one for the type adminapi.%s", name, name)
 	}
-	signin := c.object(c.operation("POST", apiPrefix+"/signin-links").RequestBody.Content["application/json"].Schema)
+	signin := c.object(c.operation("POST",
+		apiPrefix+"/signin-links").RequestBody.Content["application/json"].Schema)
 	c.value("SigninRequest", signin, reflect.TypeFor[adminapi.SigninRequest]())
 	for _, name := range adminTypes(t) {
 		if !c.compared[name] {
-			t.Errorf("openapi.json does not describe adminapi.%s, want it in schemaTypes, or removed", name)
+			t.Errorf(
+				"openapi.json does not describe adminapi.%s, want it in schemaTypes, or removed",
+				name)
 		}
 	}
 }
@@ -209,7 +220,8 @@ func (c *schemaComparison) fields(at string, schema map[string]any, typ reflect.
 	for _, part := range append(parts, schema) {
 		part := part.(map[string]any)
 		if ref, ok := part["$ref"].(string); ok {
-			part = c.object(c.doc.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")])
+			part = c.object(c.doc.Components.Schemas[strings.TrimPrefix(ref,
+				"#/components/schemas/")])
 		}
 		if p, ok := part["properties"].(map[string]any); ok {
 			maps.Copy(properties, p)
@@ -231,12 +243,14 @@ func (c *schemaComparison) fields(at string, schema map[string]any, typ reflect.
 		}
 		got, want := slices.Contains(required, any(name)), !strings.Contains(options, "omit")
 		if got != want {
-			c.t.Errorf("%s.%s: openapi.json has required %t, want %t as in adminapi", at, name, got, want)
+			c.t.Errorf("%s.%s: openapi.json has required %t, want %t as in adminapi", at, name, got,
+				want)
 		}
 		c.value(at+"."+name, property, f.Type)
 		delete(properties, name)
 	}
 	for name := range properties {
-		c.t.Errorf("%s.%s: openapi.json has it, and adminapi does not, want both or neither", at, name)
+		c.t.Errorf("%s.%s: openapi.json has it, and adminapi does not, want both or neither", at,
+			name)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// The page, the sign-in link and the cookie are at the page's own host alone, and at a name that the user listed; a
-// loopback name has the API, and says how to get to the page. No other name below localhost is known.
+// The page, the sign-in link and the cookie are at the page's own host alone, and at a name that
+// the user listed; a loopback name has the API, and says how to get to the page. No other name
+// below localhost is known.
 func TestPageOrigin(t *testing.T) {
 	f := signinFixtureOf(newRESTFixture(t))
 	f.server.http.Handler = f.server.guard(f.server.routes(http.HandlerFunc(
@@ -41,18 +42,20 @@ func TestPageOrigin(t *testing.T) {
 		{"box.example" + port, 200, 200, 200, 200, 303, "the page"},
 		{"evil.example" + port, 421, 421, 421, 421, 421, "hosts in tapgw.toml"},
 	} {
-		header := http.Header{"Host": {tc.host}, "Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"},
-			"Accept": {"text/html"}}
+		header := http.Header{"Host": {tc.host}, "Cookie": {cookie},
+			"Sec-Fetch-Site": {"same-origin"}, "Accept": {"text/html"}}
 		token := http.Header{"Host": {tc.host}, "Authorization": f.bearer()["Authorization"]}
 		page, text := f.send("GET", f.url+"/", header)
 		if page.StatusCode != tc.page || !strings.Contains(text, tc.says) ||
-			tc.says == "tapctl open" && (strings.Contains(text, "href") || strings.Contains(text, u.Hostname())) {
-			t.Errorf("/ at %s: got %s %s, want %d that says %q and leads nowhere", tc.host, page.Status, text, tc.page,
-				tc.says)
+			tc.says == "tapctl open" &&
+				(strings.Contains(text, "href") || strings.Contains(text, u.Hostname())) {
+			t.Errorf("/ at %s: got %s %s, want %d that says %q and leads nowhere", tc.host,
+				page.Status, text, tc.page, tc.says)
 		}
 		if _, text := f.send("GET", f.url+"/api/v1/status", token); tc.says == "has ended" &&
 			(!strings.Contains(text, "tapctl open") || strings.Contains(text, "tapgw.toml")) {
-			t.Errorf("the API at %s says %s, want tapctl open and no advice to list the name", tc.host, text)
+			t.Errorf("the API at %s says %s, want tapctl open and no advice to list the name",
+				tc.host, text)
 		}
 		for _, ask := range []struct {
 			what   string
@@ -66,18 +69,22 @@ func TestPageOrigin(t *testing.T) {
 			{"the API with the token", "/api/v1/status", token, tc.withToken},
 			{"a link", mustRequestURI(t, f.link()), http.Header{"Host": {tc.host}}, tc.follow},
 		} {
-			if response, body := f.send("GET", f.url+ask.target, ask.header); response.StatusCode != ask.want {
-				t.Errorf("%s at %s: got %s %s, want %d", ask.what, tc.host, response.Status, body, ask.want)
+			if response, body := f.send("GET", f.url+ask.target,
+				ask.header); response.StatusCode != ask.want {
+				t.Errorf("%s at %s: got %s %s, want %d", ask.what, tc.host, response.Status, body,
+					ask.want)
 			}
 		}
 		_, response, err := websocket.Dial(t.Context(), "ws://"+tc.host+pageStreamsPath,
 			&websocket.DialOptions{HTTPClient: f.client, HTTPHeader: http.Header{"Cookie": {cookie},
 				"Origin": {"http://" + tc.host}}})
 		if (err == nil) != (tc.api == 200) {
-			t.Errorf("the page's streams at %s: got %v, %v, want success: %v", tc.host, response, err, tc.api == 200)
+			t.Errorf("the page's streams at %s: got %v, %v, want success: %v", tc.host, response,
+				err, tc.api == 200)
 		}
 	}
-	if other := New(Options{Gateway: gateway.New(gateway.Options{})}); other.pageName == f.server.pageName {
+	if other := New(
+		Options{Gateway: gateway.New(gateway.Options{})}); other.pageName == f.server.pageName {
 		t.Errorf("two servers have the page at %s, want a name of its own for each", other.pageName)
 	}
 }
@@ -91,13 +98,14 @@ func mustRequestURI(t *testing.T, link string) string {
 	return u.RequestURI()
 }
 
-// No script for a service worker comes from here, at no name and with no secret, and what a browser has stored for the
-// origin goes with a sign-in and a sign-out.
+// No script for a service worker comes from here, at no name and with no secret, and what a browser
+// has stored for the origin goes with a sign-in and a sign-out.
 func TestServiceWorkers(t *testing.T) {
 	f := signinFixtureOf(newRESTFixture(t))
 	first, _ := f.send("GET", f.link(), nil)
 	cookie := first.Cookies()[0]
-	page := http.Header{"Cookie": {cookie.Name + "=" + cookie.Value}, "Sec-Fetch-Site": {"same-origin"}}
+	page := http.Header{"Cookie": {cookie.Name + "=" + cookie.Value},
+		"Sec-Fetch-Site": {"same-origin"}}
 	for _, at := range []string{f.page, f.url} {
 		for _, path := range []string{
 			"/", "/page/main.js", "/signin?code=x", "/api/v1/status", "/healthz", "/hooks/x",
@@ -105,28 +113,35 @@ func TestServiceWorkers(t *testing.T) {
 			header := page.Clone()
 			header.Set("Service-Worker", "script")
 			response, body := f.send("GET", at+path, header)
-			if response.StatusCode != http.StatusNotFound || response.Header.Get("Service-Worker-Allowed") != "" ||
-				!strings.Contains(response.Header.Get("Content-Security-Policy"), "worker-src 'none'") {
-				t.Errorf("a worker from %s%s: got %s %v %s, want 404", at, path, response.Status, response.Header, body)
+			if response.StatusCode != http.StatusNotFound ||
+				response.Header.Get("Service-Worker-Allowed") != "" ||
+				!strings.Contains(response.Header.Get("Content-Security-Policy"),
+					"worker-src 'none'") {
+				t.Errorf("a worker from %s%s: got %s %v %s, want 404", at, path, response.Status,
+					response.Header, body)
 			}
 		}
 	}
 	last, _ := f.send("POST", f.page+"/api/v1/signout", page)
 	for what, response := range map[string]*http.Response{"in": first, "out": last} {
-		if got := response.Header.Get("Clear-Site-Data"); got != `"storage"` || response.StatusCode >= 400 {
-			t.Errorf("signing %s: got %s and Clear-Site-Data %s, want \"storage\"", what, response.Status, got)
+		if got := response.Header.Get("Clear-Site-Data"); got != `"storage"` ||
+			response.StatusCode >= 400 {
+			t.Errorf("signing %s: got %s and Clear-Site-Data %s, want \"storage\"", what,
+				response.Status, got)
 		}
 	}
 }
 
-// A link leads to the page's host at the port by which the request came, through a tunnel too. Without a page at this
-// machine's 127.0.0.1 it needs a name of the user's.
+// A link leads to the page's host at the port by which the request came, through a tunnel too.
+// Without a page at this machine's 127.0.0.1 it needs a name of the user's.
 func TestPageHost(t *testing.T) {
-	s := New(Options{Gateway: gateway.New(gateway.Options{}), Hosts: []string{"box.example", "127.0.0.9"}})
+	s := New(Options{Gateway: gateway.New(gateway.Options{}),
+		Hosts: []string{"box.example", "127.0.0.9"}})
 	s.pageName = "tapgw-x.localhost"
 	for reached, want := range map[string]string{"127.0.0.1:9400": "tapgw-x.localhost:9400",
-		"[::1]:1": "tapgw-x.localhost:1", "localhost": "tapgw-x.localhost", "box.example:9400": "box.example:9400",
-		"127.0.0.9:9400": "127.0.0.9:9400", "TAPGW-X.localhost:2": "TAPGW-X.localhost:2"} {
+		"[::1]:1": "tapgw-x.localhost:1", "localhost": "tapgw-x.localhost",
+		"box.example:9400": "box.example:9400",
+		"127.0.0.9:9400":   "127.0.0.9:9400", "TAPGW-X.localhost:2": "TAPGW-X.localhost:2"} {
 		if got := s.pageHost(reached); got != want {
 			t.Errorf("a link for who reached %s is at %s, want %s", reached, got, want)
 		}
@@ -147,8 +162,8 @@ func closeAll(list []net.Listener) {
 	}
 }
 
-// A server that gets all listeners of the one before goes on at its origin; one that had to bind an address anew, or
-// another, does not. Listeners that it does not use are closed.
+// A server that gets all listeners of the one before goes on at its origin; one that had to bind an
+// address anew, or another, does not. Listeners that it does not use are closed.
 func TestListenWith(t *testing.T) {
 	for name, tc := range map[string]struct {
 		addr   string // after the first server's own, with its port for PORT
@@ -177,13 +192,16 @@ func TestListenWith(t *testing.T) {
 			secret, _ := before.signins.redeem(code, before.requestOwner(&http.Request{}))
 			next := New(Options{Gateway: gateway.New(gateway.Options{})})
 			addr := strings.ReplaceAll(tc.addr, "PORT", port)
-			if err := next.ListenWith(addr, before.listeners[:tc.keep], before.Heritage()); err != nil {
+			if err := next.ListenWith(addr, before.listeners[:tc.keep],
+				before.Heritage()); err != nil {
 				t.Fatal(err)
 			}
 			defer closeAll(next.listeners)
 			signedIn, _ := next.signins.browser(secret)
-			if is := next.pageName == before.pageName; is != tc.isKept || (signedIn != nil) != tc.isKept {
-				t.Errorf("the origin is kept: %v, the browser signed in: %v, want both %v", is, signedIn != nil, tc.isKept)
+			if is := next.pageName == before.pageName; is != tc.isKept ||
+				(signedIn != nil) != tc.isKept {
+				t.Errorf("the origin is kept: %v, the browser signed in: %v, want both %v", is,
+					signedIn != nil, tc.isKept)
 			}
 			for _, l := range before.listeners[:tc.keep] {
 				if slices.Contains(next.listeners, l) {
@@ -198,7 +216,8 @@ func TestListenWith(t *testing.T) {
 	}
 }
 
-// An open page knows the gateway by the key that it got at first. A server that took over has the same key.
+// An open page knows the gateway by the key that it got at first. A server that took over has the
+// same key.
 func TestProvePage(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{})})
 	key := s.provePage("")

@@ -16,17 +16,19 @@ import (
 	"github.com/coder/websocket"
 )
 
-// pageStreamsPath is where the page has its streams: one WebSocket carries the answers to all GET requests of the admin
-// API that do not end by themselves. A browser has six connections to a server for all its tabs, and WebSockets don't
-// count.
+// pageStreamsPath is where the page has its streams: one WebSocket carries the answers to all GET
+// requests of the admin API that do not end by themselves. A browser has six connections to a
+// server for all its tabs, and WebSockets don't count.
 //
-// The page sends {"stream": N, "path": "/sessions/…/events", "lastEventId": "…"} to begin one, with a number of its
-// own, and {"stream": N} to end it. The gateway answers {"stream": N, "status": 200}, binary messages of four bytes
-// with the number, big-endian, and the bytes of the answer after it, and {"stream": N, "ended": true}.
+// The page sends {"stream": N, "path": "/sessions/…/events", "lastEventId": "…"} to begin one, with
+// a number of its own, and {"stream": N} to end it. The gateway answers {"stream": N, "status":
+// 200}, binary messages of four bytes with the number, big-endian, and the bytes of the answer
+// after it, and {"stream": N, "ended": true}.
 //
-// First the page sends {"challenge": ""} and gets {"key": HEX}. After a lost connection another program may have the
-// port. So the page then sends {"challenge": TEXT}, and goes on only if {"proof": HEX} is the HMAC-SHA256 of the text
-// with that key: only the same gateway, or one that took over from it, has the key.
+// First the page sends {"challenge": ""} and gets {"key": HEX}. After a lost connection another
+// program may have the port. So the page then sends {"challenge": TEXT}, and goes on only if
+// {"proof": HEX} is the HMAC-SHA256 of the text with that key: only the same gateway, or one that
+// took over from it, has the key.
 const pageStreamsPath = "/page/streams"
 
 const (
@@ -69,13 +71,14 @@ type pageStreams struct {
 	open map[uint32]context.CancelFunc
 }
 
-// servePageStreams serves the streams of a page until it closes the connection, is signed out, or the gateway's
-// sessions have ended at its shutdown.
+// servePageStreams serves the streams of a page until it closes the connection, is signed out, or
+// the gateway's sessions have ended at its shutdown.
 func (s *Server) servePageStreams(w http.ResponseWriter, r *http.Request) {
 	if !requireUpgrade(w, r, "the page connects by WebSocket") {
 		return
 	}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(w, r,
+		&websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return // Accept has answered
 	}
@@ -84,7 +87,8 @@ func (s *Server) servePageStreams(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.mcpContext, cancel)()
-	p := &pageStreams{s: s, ws: ws, request: r, ctx: ctx, cancel: cancel, open: map[uint32]context.CancelFunc{}}
+	p := &pageStreams{s: s, ws: ws, request: r, ctx: ctx, cancel: cancel,
+		open: map[uint32]context.CancelFunc{}}
 	defer p.running.Wait()
 	defer cancel()
 	for {
@@ -94,7 +98,8 @@ func (s *Server) servePageStreams(w http.ResponseWriter, r *http.Request) {
 		}
 		var request pageRequest
 		if kind != websocket.MessageText || json.Unmarshal(text, &request) != nil {
-			_ = ws.Close(websocket.StatusUnsupportedData, "a request is a JSON object in a text message")
+			_ = ws.Close(websocket.StatusUnsupportedData,
+				"a request is a JSON object in a text message")
 			return
 		}
 		p.handle(request)

@@ -30,8 +30,9 @@ type pageSeen struct {
 // openPageLink connects as a browser with this cookie does.
 func (f signinFixture) openPageLink(cookie string) *pageLink {
 	f.t.Helper()
-	ws, _, err := websocket.Dial(f.t.Context(), f.page+pageStreamsPath, &websocket.DialOptions{HTTPClient: f.client,
-		HTTPHeader: http.Header{"Cookie": {cookie}, "Origin": {f.page}}})
+	ws, _, err := websocket.Dial(f.t.Context(), f.page+pageStreamsPath,
+		&websocket.DialOptions{HTTPClient: f.client,
+			HTTPHeader: http.Header{"Cookie": {cookie}, "Origin": {f.page}}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -40,7 +41,8 @@ func (f signinFixture) openPageLink(cookie string) *pageLink {
 
 func (l *pageLink) send(format string, values ...any) {
 	l.f.t.Helper()
-	if err := l.ws.Write(l.f.t.Context(), websocket.MessageText, fmt.Appendf(nil, format, values...)); err != nil {
+	if err := l.ws.Write(l.f.t.Context(), websocket.MessageText,
+		fmt.Appendf(nil, format, values...)); err != nil {
 		l.f.t.Fatal(err)
 	}
 }
@@ -94,15 +96,19 @@ func TestPageStreams(t *testing.T) {
 		} {
 			number := uint32(i + 1)
 			l.send(`{"stream":%d,"path":%q}`, number, tc.path)
-			if s := l.until(number, hasEnded); s.status != tc.status || !strings.Contains(s.text, tc.text) {
-				t.Errorf("%s: got %d %s, want %d and %q", tc.path, s.status, s.text, tc.status, tc.text)
+			if s := l.until(number, hasEnded); s.status != tc.status ||
+				!strings.Contains(s.text, tc.text) {
+				t.Errorf("%s: got %d %s, want %d and %q", tc.path, s.status, s.text, tc.status,
+					tc.text)
 			}
 		}
 
 		// A stream goes on until the page ends it, and its number is taken so long.
 		const states = `{"stream":%d,"path":"/events?name=sessions"}`
 		l.send(states, 100)
-		l.until(100, func(s *pageSeen) bool { return strings.Contains(s.text, "event: sessions\ndata: []\n") })
+		l.until(100, func(s *pageSeen) bool {
+			return strings.Contains(s.text, "event: sessions\ndata: []\n")
+		})
 		l.send(`{"stream":100}`)
 		l.send(`{"stream":101}`) // there is none
 		l.until(100, hasEnded)
@@ -112,11 +118,13 @@ func TestPageStreams(t *testing.T) {
 		}
 		l.send(states, 99)
 		if s := l.until(99, hasEnded); s.status != http.StatusTooManyRequests {
-			t.Errorf("stream %d at once: got %d, want %d", maxPageStreams+1, s.status, http.StatusTooManyRequests)
+			t.Errorf("stream %d at once: got %d, want %d", maxPageStreams+1, s.status,
+				http.StatusTooManyRequests)
 		}
 
 		// Signing out ends all of it.
-		f.send("POST", f.page+"/api/v1/signout", http.Header{"Cookie": {cookie}, "Origin": {f.page}})
+		f.send("POST", f.page+"/api/v1/signout",
+			http.Header{"Cookie": {cookie}, "Origin": {f.page}})
 		for {
 			if _, _, err := l.ws.Read(t.Context()); err != nil {
 				break
@@ -136,7 +144,8 @@ func TestPageStreamsRefuse(t *testing.T) {
 		}{
 			"no cookie":      {http.Header{"Origin": {f.page}}, 401},
 			"a wrong cookie": {http.Header{"Cookie": {cookie + "x"}, "Origin": {f.page}}, 401},
-			"another site":   {http.Header{"Cookie": {cookie}, "Origin": {"https://evil.example"}}, 403},
+			"another site": {http.Header{"Cookie": {cookie}, "Origin": {"https://evil.example"}},
+				403},
 		} {
 			_, response, err := websocket.Dial(t.Context(), f.page+pageStreamsPath,
 				&websocket.DialOptions{HTTPClient: f.client, HTTPHeader: tc.header})
@@ -146,21 +155,25 @@ func TestPageStreamsRefuse(t *testing.T) {
 		}
 		response, _ := f.send("GET", f.page+pageStreamsPath, http.Header{"Cookie": {cookie}})
 		if response.StatusCode != http.StatusUpgradeRequired {
-			t.Errorf("without an upgrade: got %s, want %d", response.Status, http.StatusUpgradeRequired)
+			t.Errorf("without an upgrade: got %s, want %d", response.Status,
+				http.StatusUpgradeRequired)
 		}
 		for _, nonsense := range []string{"", "[]", `{"stream":-1}`, `{"stream":"1"}`} {
 			l := f.openPageLink(cookie)
 			l.send("%s", nonsense)
 			_, _, err := l.ws.Read(t.Context())
 			if websocket.CloseStatus(err) != websocket.StatusUnsupportedData {
-				t.Errorf("%q: got %v, want close code %d", nonsense, err, websocket.StatusUnsupportedData)
+				t.Errorf("%q: got %v, want close code %d", nonsense, err,
+					websocket.StatusUnsupportedData)
 			}
 		}
 		l := f.openPageLink(cookie)
-		if err := l.ws.Write(t.Context(), websocket.MessageText, make([]byte, maxPageRequest+1)); err != nil {
+		if err := l.ws.Write(t.Context(), websocket.MessageText,
+			make([]byte, maxPageRequest+1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := l.ws.Read(t.Context()); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := l.ws.Read(t.Context()); err == nil ||
+			errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after a request of %d bytes: got %v, want the end", maxPageRequest+1, err)
 		}
 	})

@@ -17,8 +17,9 @@ import (
 
 // Files that providers keep, and that results of calls may name.
 
-// Persist makes and reads the providers' directories (persistDir): one for each provider name, below Dir, which
-// instances of the name share and no session's end removes (docs/protocol.md, "`hello.ack`").
+// Persist makes and reads the providers' directories (persistDir): one for each provider name,
+// below Dir, which instances of the name share and no session's end removes (docs/protocol.md,
+// "`hello.ack`").
 type Persist struct{ Dir string }
 
 // Make makes the directory of a provider if it is missing, with mode 0700 in any case, and returns
@@ -57,7 +58,9 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 	}
 	// Opening a fifo would wait for its writer, and no timeout of the call would end that. The
 	// file may become one after this check, so it is opened without blocking and checked again.
-	if err := checkRegular(ref.Path, func() (os.FileInfo, error) { return root.Stat(name) }); err != nil {
+	if err := checkRegular(ref.Path, func() (os.FileInfo, error) {
+		return root.Stat(name)
+	}); err != nil {
 		return nil, err
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -75,7 +78,8 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 	if len(content) > protocol.MaxFile {
 		return nil, fmt.Errorf("%s is over 64 MiB", ref.Path)
 	}
-	mimeType := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(base)), http.DetectContentType(content))
+	mimeType := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(base)),
+		http.DetectContentType(content))
 	return &gateway.File{Name: base, MimeType: mimeType, Content: content}, nil
 }
 
@@ -99,7 +103,8 @@ func within(dir, file string) (string, error) {
 		dirs = append(dirs, target)
 	}
 	for _, d := range dirs {
-		if rel, err := filepath.Rel(d, filepath.Clean(file)); err == nil && filepath.IsLocal(rel) && rel != "." {
+		if rel, err := filepath.Rel(d, filepath.Clean(file)); err == nil && filepath.IsLocal(rel) &&
+			rel != "." {
 			return rel, nil
 		}
 	}

@@ -27,7 +27,8 @@ func TestPersistMake(t *testing.T) {
 		if got := info.Mode().Perm(); got != 0o700 {
 			t.Errorf("mode %o, want 700", got)
 		}
-		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // made private again by the second
+		// Made private again by the second.
+		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +40,8 @@ func TestPersistMake(t *testing.T) {
 	}
 }
 
-// newPersistTree makes the directories of the providers a and b, with files and symbolic links, below root.
+// newPersistTree makes the directories of the providers a and b, with files and symbolic links,
+// below root.
 func newPersistTree(t *testing.T, root string) server.Persist {
 	t.Helper()
 	p := server.Persist{Dir: filepath.Join(root, "providers")}
@@ -99,14 +101,18 @@ func TestPersistRead(t *testing.T) {
 		want, typ, failed string
 	}{
 		{"inside", filepath.Join(dir, "out.txt"), "", "text", "text/plain; charset=utf-8", ""},
-		{"its own type", filepath.Join(dir, "out.txt"), "text/markdown", "text", "text/markdown", ""},
-		{"a type that is guessed", filepath.Join(dir, "out.bin"), "", "\x00\x01\xff", "application/octet-stream", ""},
+		{"its own type", filepath.Join(dir, "out.txt"), "text/markdown", "text", "text/markdown",
+			""},
+		{"a type that is guessed", filepath.Join(dir, "out.bin"), "", "\x00\x01\xff",
+			"application/octet-stream", ""},
 		{"deeper", filepath.Join(dir, "sub", "deep.json"), "", "{}", "application/json", ""},
 		{"by a detour", dir + "/sub/../out.txt", "", "text", "text/plain; charset=utf-8", ""},
-		{"a link that stays inside", filepath.Join(dir, "link.txt"), "", "text", "text/plain; charset=utf-8", ""},
+		{"a link that stays inside", filepath.Join(dir, "link.txt"), "", "text",
+			"text/plain; charset=utf-8", ""},
 		{"an absolute link that stays inside", filepath.Join(dir, "inside.txt"), "", "text",
 			"text/plain; charset=utf-8", ""},
-		{"the directory by a link", filepath.Join(root, "also", "a", "out.txt"), "", "", "", "not inside"},
+		{"the directory by a link", filepath.Join(root, "also", "a", "out.txt"), "", "", "",
+			"not inside"},
 		{"outside", filepath.Join(root, "outside.txt"), "", "", "", "not inside"},
 		{"outside by a detour", dir + "/../../outside.txt", "", "", "", "not inside"},
 		{"another provider's", filepath.Join(p.Dir, "b", "theirs.txt"), "", "", "", "not inside"},
@@ -115,7 +121,8 @@ func TestPersistRead(t *testing.T) {
 		{"relative", "out.txt", "", "", "", "absolute"},
 		{"a link that leads out", filepath.Join(dir, "escape.txt"), "", "", "", "escape"},
 		{"an absolute link", filepath.Join(dir, "absolute.txt"), "", "", "", "escape"},
-		{"a link to a neighbour", filepath.Join(dir, "neighbour", "theirs.txt"), "", "", "", "escape"},
+		{"a link to a neighbour", filepath.Join(dir, "neighbour", "theirs.txt"), "", "", "",
+			"escape"},
 		{"a link to itself", filepath.Join(dir, "loop"), "", "", "", "loop"},
 		{"a directory", filepath.Join(dir, "sub"), "", "", "", "not a regular file"},
 		{"none", filepath.Join(dir, "none.txt"), "", "", "", "none.txt"},
@@ -133,8 +140,10 @@ func TestPersistRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(f.Content) != tt.want || f.MimeType != tt.typ || f.Name != filepath.Base(tt.path) {
-				t.Errorf("got %s of type %s: %q, want type %s: %q", f.Name, f.MimeType, f.Content, tt.typ, tt.want)
+			if string(f.Content) != tt.want || f.MimeType != tt.typ ||
+				f.Name != filepath.Base(tt.path) {
+				t.Errorf("got %s of type %s: %q, want type %s: %q", f.Name, f.MimeType, f.Content,
+					tt.typ, tt.want)
 			}
 		})
 	}
@@ -146,8 +155,10 @@ func TestPersistRead(t *testing.T) {
 	})
 	t.Run("of a directory that a link names", func(t *testing.T) {
 		linked := server.Persist{Dir: filepath.Join(root, "also")}
-		for _, path := range []string{filepath.Join(root, "also", "a", "out.txt"), filepath.Join(dir, "out.txt")} {
-			if f, err := linked.Read("a", protocol.FileRef{Path: path}); err != nil || string(f.Content) != "text" {
+		for _, path := range []string{filepath.Join(root, "also", "a", "out.txt"),
+			filepath.Join(dir, "out.txt")} {
+			if f, err := linked.Read("a", protocol.FileRef{Path: path}); err != nil ||
+				string(f.Content) != "text" {
 				t.Errorf(`%s: %v, want no error and "text"`, path, err)
 			}
 		}

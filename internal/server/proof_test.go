@@ -53,12 +53,14 @@ func TestProof(t *testing.T) {
 	pass := g.Issue(gateway.PassSpec{Trust: gateway.TrustProject})
 	base := "http" + strings.TrimPrefix(s.URL(), "ws")
 	port := base[strings.LastIndexByte(base, ':'):]
-	for name, token := range map[string]string{"admin": g.AdminToken(), "instance": g.InstanceToken(),
-		"spawn": pass.Token()} {
+	for name, token := range map[string]string{"admin": g.AdminToken(),
+		"instance": g.InstanceToken(),
+		"spawn":    pass.Token()} {
 		for _, base := range []string{base, "http://[::1]" + port, "http://localhost" + port} {
 			q := proof.NewQuestion(token)
 			r, _, dialled := ask(t, base, q.Header())
-			if err := q.Check(r.Header.Get(proof.AnswerHeader), dialled); err != nil || r.StatusCode != http.StatusOK {
+			if err := q.Check(r.Header.Get(proof.AnswerHeader), dialled); err != nil ||
+				r.StatusCode != http.StatusOK {
 				t.Errorf(
 					"the %s token at %s: %d, %v, want no error and StatusCode %v",
 					name, base, r.StatusCode, err, http.StatusOK,
@@ -103,8 +105,10 @@ func TestProofsAreLimited(t *testing.T) {
 		r, _, _ := ask(t, base, proof.NewQuestion("ptk-0").Header())
 		statuses[r.StatusCode]++
 	}
-	if statuses[http.StatusUnauthorized] < 20 || statuses[http.StatusTooManyRequests] == 0 || len(statuses) != 2 {
-		t.Errorf("30 questions about a wrong token: got statuses %v, want 401 and then 429", statuses)
+	if statuses[http.StatusUnauthorized] < 20 || statuses[http.StatusTooManyRequests] == 0 ||
+		len(statuses) != 2 {
+		t.Errorf("30 questions about a wrong token: got statuses %v, want 401 and then 429",
+			statuses)
 	}
 	// One about a right token is answered all the same.
 	q := proof.NewQuestion(g.AdminToken())
@@ -124,13 +128,15 @@ func TestProofForPages(t *testing.T) {
 	}
 	req.Header.Set("Origin", "https://evil.example")
 	req.Header.Set(proof.AskHeader, proof.NewQuestion(g.AdminToken()).Header())
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		Timeout: 10 * time.Second}
 	r, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = r.Body.Close()
 	if r.StatusCode != http.StatusForbidden || r.Header.Get(proof.AnswerHeader) != "" {
-		t.Errorf("a page got %d %v, want %d without a header for pages", r.StatusCode, r.Header, http.StatusForbidden)
+		t.Errorf("a page got %d %v, want %d without a header for pages", r.StatusCode, r.Header,
+			http.StatusForbidden)
 	}
 }

@@ -47,12 +47,14 @@ func (h *remoteHost) call(ctx context.Context, method string, params any) error 
 func hostTools(tools []gateway.Tool) []protocol.HostTool {
 	list := make([]protocol.HostTool, len(tools))
 	for i, t := range tools {
-		list[i] = protocol.HostTool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
+		list[i] = protocol.HostTool{Name: t.Name, Description: t.Description,
+			Parameters: t.Parameters}
 	}
 	return list
 }
 
-// SetTools implements [gateway.Host] with `tools/set`. While the host is away it returns errHostGone.
+// SetTools implements [gateway.Host] with `tools/set`. While the host is away it returns
+// errHostGone.
 func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gateway.Tool) error {
 	return h.call(ctx, protocol.MethodSetTools,
 		protocol.HostTools{SessionID: h.id, Revision: revision, Tools: hostTools(tools)})
@@ -62,7 +64,8 @@ func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gate
 // name one. While the host is away it returns errHostGone.
 func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 	return h.call(ctx, protocol.MethodSend, protocol.HostPrompt{
-		SessionID: h.id, Prompt: p.Text, Mode: cmp.Or(p.Mode, adminapi.ModeEnqueue), Source: p.Source,
+		SessionID: h.id, Prompt: p.Text, Mode: cmp.Or(p.Mode, adminapi.ModeEnqueue),
+		Source: p.Source,
 	})
 }
 
@@ -70,14 +73,16 @@ func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 // the host is away.
 func (h *remoteHost) Log(level adminapi.LogLevel, message string) {
 	if c, err := h.rpcConn(); err == nil {
-		c.notify(protocol.MethodLog, protocol.HostLog{SessionID: h.id, Level: string(level), Message: message})
+		c.notify(protocol.MethodLog, protocol.HostLog{SessionID: h.id, Level: string(level),
+			Message: message})
 	}
 }
 
 // Interrupt implements [gateway.Host] with `session/interrupt`. It names no dropped prompts:
 // the protocol of session hosts does not report them.
 func (h *remoteHost) Interrupt(ctx context.Context, reason string) ([]string, error) {
-	return nil, h.call(ctx, protocol.MethodInterrupt, protocol.HostInterrupt{SessionID: h.id, Reason: reason})
+	return nil, h.call(ctx, protocol.MethodInterrupt,
+		protocol.HostInterrupt{SessionID: h.id, Reason: reason})
 }
 
 // Close implements [gateway.Host]. It only writes a line into the session's timeline: the
@@ -100,7 +105,9 @@ func (h *remoteHost) detach(c *hostConn) {
 	current := h.conn == c
 	if current {
 		h.conn = nil
-		h.grace = time.AfterFunc(hostGrace, func() { h.session.Ended("its host did not come back") })
+		h.grace = time.AfterFunc(hostGrace, func() {
+			h.session.Ended("its host did not come back")
+		})
 	}
 	h.mu.Unlock()
 	if current {
@@ -114,7 +121,8 @@ func (h *remoteHost) reattach(c *hostConn) *rpcError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.conn != nil {
-		return invalidParams("session/register.id: session %q is registered by a host that is connected", h.id)
+		return invalidParams(
+			"session/register.id: session %q is registered by a host that is connected", h.id)
 	}
 	if !h.grace.Stop() || h.session.View().State == "ending" {
 		return invalidParams("session/register.id: session %q is ending; "+

@@ -13,17 +13,20 @@ import (
 	"tapgw/providers"
 )
 
-// Calls of a session that another program brings, as lsclient does, wait for a required provider from its first moment
-// on, and are decided by it.
+// Calls of a session that another program brings, as lsclient does, wait for a required provider
+// from its first moment on, and are decided by it.
 func TestRequiredProviderOfHost(t *testing.T) {
 	g, s := running(t, server.Options{})
-	g.ExpectProviders([]gateway.ExpectedProvider{{Name: "guard", Says: "guard", Owner: "/p", Required: true}})
-	pass := g.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: "guard", Owner: "/p"})
+	g.ExpectProviders([]gateway.ExpectedProvider{{Name: "guard", Says: "guard", Owner: "/p",
+		Required: true}})
+	pass := g.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: "guard",
+		Owner: "/p"})
 	h := hostAt(t, client.Options{URL: s.URL(), Token: g.AdminToken()})
 	defer h.close(t)
 	decisions := make(chan protocol.HostDecision, 1)
 	go func() {
-		d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"git push"}`))
+		d, err := h.PreToolUse(t.Context(), "run_in_terminal",
+			json.RawMessage(`{"command":"git push"}`))
 		if err != nil {
 			t.Error(err)
 		}
@@ -34,7 +37,8 @@ func TestRequiredProviderOfHost(t *testing.T) {
 		lines, next := session.Timeline(cursor)
 		waits := false
 		for _, l := range lines {
-			waits = waits || strings.HasPrefix(l.Message, "run_in_terminal waits for provider guard")
+			waits = waits ||
+				strings.HasPrefix(l.Message, "run_in_terminal waits for provider guard")
 		}
 		if waits {
 			break
@@ -44,7 +48,8 @@ func TestRequiredProviderOfHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := providers.New("guard", &providers.Options{URL: s.URL(), Token: pass.Token(), Session: providers.AllSessions})
+	p := providers.New("guard", &providers.Options{URL: s.URL(), Token: pass.Token(),
+		Session: providers.AllSessions})
 	if _, err := p.Gate(t.Context(), providers.Match{Tool: "shell"},
 		func(context.Context, providers.GateCall) (providers.Decision, error) {
 			return providers.Deny("guarded"), nil
@@ -55,7 +60,8 @@ func TestRequiredProviderOfHost(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = p.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	if d := <-decisions; d.Decision != protocol.DecisionDeny || !strings.Contains(d.Reason, "guarded") {
+	if d := <-decisions; d.Decision != protocol.DecisionDeny ||
+		!strings.Contains(d.Reason, "guarded") {
 		t.Errorf("the call: %+v, want the denial of its gate", d)
 	}
 }

@@ -114,7 +114,8 @@ func restRoute(path string) (c restCall, ok bool) {
 	return c, true
 }
 
-// ServeHTTP implements [http.Handler] for the session API (docs/admin-api.md), for paths below restPrefix.
+// ServeHTTP implements [http.Handler] for the session API (docs/admin-api.md), for paths below
+// restPrefix.
 func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, ok := restRoute(r.URL.EscapedPath())
 	if !ok {
@@ -123,14 +124,16 @@ func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, POST")
-		fail(w, http.StatusMethodNotAllowed, string(protocol.CodeInvalidState), r.URL.Path+" takes GET or POST only")
+		fail(w, http.StatusMethodNotAllowed, string(protocol.CodeInvalidState),
+			r.URL.Path+" takes GET or POST only")
 		return
 	}
 	// The body is read to its end even if no call needs it: net/http notices only then that a
 	// caller disconnects.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiMaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		_ = writeJSON(w, http.StatusOK, restError{fmt.Sprintf("the body has more than %d bytes", apiMaxBody)})
+		_ = writeJSON(w, http.StatusOK,
+			restError{fmt.Sprintf("the body has more than %d bytes", apiMaxBody)})
 		return
 	}
 	if err != nil {
@@ -281,7 +284,8 @@ func (a *restAPI) query(ctx context.Context, s *gateway.Session, prompt string) 
 	if strings.TrimSpace(prompt) == "" {
 		return restError{"the body is the prompt and must not be empty"}
 	}
-	_, err := s.Prompt(ctx, gateway.Prompt{Text: prompt, Mode: adminapi.ModeEnqueue, Source: gateway.SourceUser})
+	_, err := s.Prompt(ctx, gateway.Prompt{Text: prompt, Mode: adminapi.ModeEnqueue,
+		Source: gateway.SourceUser})
 	e, coded := errors.AsType[*protocol.Error](err)
 	switch {
 	case coded && e.Code == protocol.CodeInvalidSession:

@@ -22,7 +22,8 @@ func TestRESTCallerGoesAway(t *testing.T) {
 		_ = c.Close()
 		f.waitUntil(func() bool { return caller.hasHungUp() || f.caller(id) == nil })
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
-		f.wantJSON("the next call", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+		f.wantJSON("the next call", f.live(id),
+			fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 	}
 }
 

@@ -67,7 +67,8 @@ func makeRESTFixture(t *testing.T) *restFixture {
 		client:  &http.Client{Transport: &http.Transport{}},
 	}
 	f.gateway = gateway.New(gateway.Options{
-		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot},
+		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{},
+			apiHostCopilot: f.copilot},
 	})
 	f.server = New(Options{Gateway: f.gateway, OpenREST: true,
 		Status: func() adminapi.Status { return adminapi.Status{} }})
@@ -136,10 +137,14 @@ func (c *restCopilot) Models(context.Context) ([]adminapi.Model, error) {
 		return nil, *err
 	}
 	return []adminapi.Model{{ID: "gpt-5-mini", Name: "GPT-5 mini"},
-		{ID: "org/team/model-4.1", Name: "A model", Multiplier: 0.33}, {ID: "ends", Name: "Ends"}}, nil
+			{ID: "org/team/model-4.1", Name: "A model", Multiplier: 0.33},
+			{ID: "ends", Name: "Ends"}},
+		nil
 }
 
-func (c *restCopilot) Start(_ context.Context, g *gateway.Gateway, r gateway.StartRequest) (*gateway.Session, error) {
+func (c *restCopilot) Start(
+	_ context.Context, g *gateway.Gateway, r gateway.StartRequest,
+) (*gateway.Session, error) {
 	if r.Model == "ends" {
 		return nil, &protocol.Error{Code: protocol.CodeInternal, Message: "the runtime ended"}
 	}
@@ -182,9 +187,10 @@ func (f *restFixture) tryWithin(ctx context.Context, method, path, body string) 
 	switch {
 	case err != nil:
 		return "", err
-	case response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json":
-		return "", fmt.Errorf("%s %s: %s %s %s", method, path, response.Status, response.Header.Get("Content-Type"),
-			data)
+	case response.StatusCode != http.StatusOK ||
+		response.Header.Get("Content-Type") != "application/json":
+		return "", fmt.Errorf("%s %s: %s %s %s", method, path, response.Status,
+			response.Header.Get("Content-Type"), data)
 	}
 	return strings.TrimSpace(string(data)), nil
 }
@@ -266,7 +272,8 @@ func (f *restFixture) drain(id, until string) []string {
 	var all []string
 	for {
 		all = append(all, f.live(id))
-		if last := all[len(all)-1]; strings.Contains(last, until) || strings.Contains(last, `"error":"Session`) {
+		if last := all[len(all)-1]; strings.Contains(last, until) ||
+			strings.Contains(last, `"error":"Session`) {
 			return all
 		}
 	}

@@ -19,11 +19,13 @@ func TestRESTElsewhere(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"GET", "/api/", 404}, {"GET", "/api/copilot/session/x", 404}, {"GET", "/api/copilot/session/x/log", 404},
-		{"GET", "/api/copilot/session/start", 404}, {"POST", "/api/copilot/job", 404},
-		{"HEAD", "/api/copilot/session/x/live", 405}, {"PUT", "/api/stop", 405}, {"DELETE",
+		{"GET", "/api/", 404}, {"GET", "/api/copilot/session/x", 404},
+		{"GET", "/api/copilot/session/x/log", 404}, {"GET", "/api/copilot/session/start", 404},
+		{"POST", "/api/copilot/job", 404}, {"HEAD", "/api/copilot/session/x/live", 405},
+		{"PUT", "/api/stop", 405}, {"DELETE",
 			"/api/copilot/session/x/stop", 405}, {"OPTIONS", "/api/stop", 405},
-		{"GET", "/api/v1/sessions", 401}, {"POST", "/api/v1/sessions", 401}, {"GET", "/api/v1/", 401},
+		{"GET", "/api/v1/sessions", 401}, {"POST", "/api/v1/sessions", 401},
+		{"GET", "/api/v1/", 401},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, f.url+tc.path, nil)
 		if err != nil {
@@ -47,22 +49,24 @@ func TestRESTGuards(t *testing.T) {
 	f := newRESTFixture(t)
 	id := f.mustStart("local")
 	host := strings.TrimPrefix(f.url, "http://")
-	paths := []string{"config", "stop", "test", "token", "copilot/models", "copilot/session/start/local", "v1/status",
-		"copilot/session/" + id + "/query", "copilot/session/" + id + "/live", "copilot/session/" + id + "/stop"}
+	paths := []string{"config", "stop", "test", "token", "copilot/models",
+		"copilot/session/start/local", "v1/status",
+		"copilot/session/" + id + "/query", "copilot/session/" + id + "/live", "copilot/session/" +
+			id + "/stop"}
 	for name, tc := range map[string]struct {
 		header http.Header
 		host   string
 		status int
 	}{
 		"another site's script": {http.Header{"Origin": {"https://evil.example"}}, host, 403},
-		"another site's form": {http.Header{"Origin": {"https://evil.example"}, "Content-Type": {"text/plain"},
-			"Sec-Fetch-Site": {"cross-site"}}, host, 403},
-		"another site's image": {http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"},
-			"Sec-Fetch-Dest": {"image"}}, host, 403},
-		"another site's link": {http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"},
-			"Sec-Fetch-Dest": {"document"}}, host, 403},
-		"another port's image": {http.Header{"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"no-cors"},
-			"Sec-Fetch-Dest": {"image"}}, host, 403},
+		"another site's form": {http.Header{"Origin": {"https://evil.example"},
+			"Content-Type": {"text/plain"}, "Sec-Fetch-Site": {"cross-site"}}, host, 403},
+		"another site's image": {http.Header{"Sec-Fetch-Site": {"cross-site"},
+			"Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, host, 403},
+		"another site's link": {http.Header{"Sec-Fetch-Site": {"cross-site"},
+			"Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, host, 403},
+		"another port's image": {http.Header{"Sec-Fetch-Site": {"same-site"},
+			"Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, host, 403},
 		"a file on the disk": {http.Header{"Origin": {"null"}}, host, 403},
 		"a rebound name":     {http.Header{}, "rebound.example:9400", 421},
 		"a rebound name's script": {http.Header{"Origin": {"http://rebound.example:9400"},
@@ -71,7 +75,8 @@ func TestRESTGuards(t *testing.T) {
 	} {
 		for _, path := range paths {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
-				r, err := http.NewRequestWithContext(t.Context(), method, f.url+"/api/"+path, strings.NewReader(f.dir))
+				r, err := http.NewRequestWithContext(t.Context(), method, f.url+"/api/"+path,
+					strings.NewReader(f.dir))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +87,8 @@ func TestRESTGuards(t *testing.T) {
 				}
 				data, _ := io.ReadAll(response.Body)
 				_ = response.Body.Close()
-				if response.StatusCode != tc.status || !strings.Contains(string(data), "UNAUTHORIZED") {
+				if response.StatusCode != tc.status ||
+					!strings.Contains(string(data), "UNAUTHORIZED") {
 					t.Errorf(
 						`%s: %s %s: %s %s, want StatusCode %v and "UNAUTHORIZED" in it`,
 						name, method, path, response.Status, data, tc.status,
@@ -103,8 +109,8 @@ func TestRESTGuards(t *testing.T) {
 	}
 }
 
-// A link to the gateway itself, which a model may write, changes nothing, and neither does an image or a form, with a
-// token or without. Requests that no browser sends do.
+// A link to the gateway itself, which a model may write, changes nothing, and neither does an image
+// or a form, with a token or without. Requests that no browser sends do.
 func TestRESTLinksChangeNothing(t *testing.T) {
 	f := newRESTFixture(t)
 	id := f.mustStart("local")
@@ -120,7 +126,8 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 			"Sec-Fetch-Dest": {"image"}},
 		"a form of the page": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"},
 			"Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
-		"a script tag of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"},
+		"a script tag of the page": {"Sec-Fetch-Site": {"same-origin"},
+			"Sec-Fetch-Mode": {"no-cors"},
 			"Sec-Fetch-Dest": {"script"}},
 	} {
 		for _, path := range []string{at + "/stop", at + "/query", at + "/live", "/api/stop",
@@ -131,7 +138,8 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 					continue // there is nothing to read
 				}
 				if status := f.status(method, path, "", header); status != http.StatusForbidden {
-					t.Errorf("%s: %s %s: %d, want %v", name, method, path, status, http.StatusForbidden)
+					t.Errorf("%s: %s %s: %d, want %v", name, method, path, status,
+						http.StatusForbidden)
 				}
 			}
 		}
@@ -145,29 +153,34 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 	for name, header := range map[string]http.Header{
 		"a program":    {},
 		"Node's fetch": {"Sec-Fetch-Mode": {"cors"}},
-		"a script of our own origin": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"cors"},
+		"a script of our own origin": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"},
+			"Sec-Fetch-Mode": {"cors"},
 			"Sec-Fetch-Dest": {"empty"}},
 	} {
-		if status := f.status(http.MethodGet, "/api/copilot/session/none/stop", "", header); status != http.StatusOK {
+		if status := f.status(http.MethodGet, "/api/copilot/session/none/stop", "",
+			header); status != http.StatusOK {
 			t.Errorf("%s: %d, want %v", name, status, http.StatusOK)
 		}
 	}
 }
 
-// At some addresses of this machine browsers send no Sec-Fetch headers, for example with an image of any site's page. A
-// GET without them changes nothing there.
+// At some addresses of this machine browsers send no Sec-Fetch headers, for example with an image
+// of any site's page. A GET without them changes nothing there.
 func TestRESTImagesWithoutFetchMetadata(t *testing.T) {
 	f := newRESTFixture(t)
 	f.server.Configure([]string{"box.example"}, true, 0)
 	id := f.mustStart("local")
 	bearer := http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()}}
 	for host, marked := range map[string]bool{
-		"[::ffff:7f00:1]:9400": false, "[::ffff:127.0.0.1]": false, "box.example": false, "BOX.example:9400": false,
-		"127.0.0.1:9400": true, "127.0.0.2": true, "[::1]:9400": true, "LOCALHOST:9400": true,
+		"[::ffff:7f00:1]:9400": false, "[::ffff:127.0.0.1]": false, "box.example": false,
+		"BOX.example:9400": false, "127.0.0.1:9400": true, "127.0.0.2": true, "[::1]:9400": true,
+		"LOCALHOST:9400": true,
 	} {
-		for _, path := range []string{"/api/stop", "/api/copilot/session/none/stop", "/api/copilot/session/none/query",
+		for _, path := range []string{"/api/stop", "/api/copilot/session/none/stop",
+			"/api/copilot/session/none/query",
 			"/api/copilot/session/start/none"} {
-			if status := f.status(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != marked ||
+			if status := f.status(http.MethodGet, path, host,
+				http.Header{}); (status == http.StatusOK) != marked ||
 				!marked && status != http.StatusForbidden {
 				t.Errorf(
 					"%s: GET %s: %d, want %d if it is marked as of a program, else %d",
@@ -179,13 +192,16 @@ func TestRESTImagesWithoutFetchMetadata(t *testing.T) {
 					t.Errorf("%s: the sessions are %+v, want only %v", host, v, id)
 				}
 			}
-			for method, header := range map[string]http.Header{http.MethodPost: {}, http.MethodGet: bearer} {
+			for method, header := range map[string]http.Header{http.MethodPost: {},
+				http.MethodGet: bearer} {
 				if path != "/api/stop" && f.status(method, path, host, header) != http.StatusOK {
-					t.Errorf("%s: %s %s by a program is refused, want %d", host, method, path, http.StatusOK)
+					t.Errorf("%s: %s %s by a program is refused, want %d", host, method, path,
+						http.StatusOK)
 				}
 			}
 		}
-		if status := f.status(http.MethodGet, "/api/test", host, http.Header{}); status != http.StatusOK {
+		if status := f.status(http.MethodGet, "/api/test", host,
+			http.Header{}); status != http.StatusOK {
 			t.Errorf("%s: reading: %d, want %v", host, status, http.StatusOK)
 		}
 		if marked && len(f.gateway.Sessions()) == 0 {
@@ -204,9 +220,11 @@ func TestRESTToken(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- s.Serve() }()
 	client := &http.Client{Transport: &http.Transport{}}
-	for _, path := range []string{"config", "stop", "test", "token", "copilot/models", "copilot/session/start/local",
+	for _, path := range []string{"config", "stop", "test", "token", "copilot/models",
+		"copilot/session/start/local",
 		"copilot/session/x/stop", "copilot/session/x/query", "copilot/session/x/live"} {
-		for token, want := range map[string]int{"": 401, g.InstanceToken(): 401, g.AdminToken(): 200} {
+		for token, want := range map[string]int{"": 401, g.InstanceToken(): 401,
+			g.AdminToken(): 200} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
 				"http"+strings.TrimPrefix(s.URL(), "ws")+"/api/"+path, nil)
 			if err != nil {
@@ -221,7 +239,8 @@ func TestRESTToken(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			if response.StatusCode != want {
-				t.Errorf("%s with a token of %d letters: %s, want %v", path, len(token), response.Status, want)
+				t.Errorf("%s with a token of %d letters: %s, want %v", path, len(token),
+					response.Status, want)
 			}
 		}
 	}
@@ -274,12 +293,16 @@ func FuzzRESTRoute(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c, ok := restRoute(text)
-		if known := slices.Contains([]string{restConfig, restStop, restTest, restToken, restModels}, c.name); ok &&
-			(known && c.id != "" || !known && c.id == "" && c.name != restSessionStart) || !ok && c != (restCall{}) {
-			t.Errorf("%q is %+v %v, want a name with an id where it takes one, or nothing", text, c, ok)
+		if known := slices.Contains([]string{restConfig, restStop, restTest, restToken, restModels},
+			c.name); ok &&
+			(known && c.id != "" || !known && c.id == "" && c.name != restSessionStart) || !ok &&
+			c != (restCall{}) {
+			t.Errorf("%q is %+v %v, want a name with an id where it takes one, or nothing", text, c,
+				ok)
 		}
 		for _, verb := range []string{restSessionStop, restSessionQuery, restSessionLive} {
-			path := restPrefix + restSessionPrefix + url.PathEscape(text) + strings.TrimPrefix(verb, "copilot/session")
+			path := restPrefix + restSessionPrefix + url.PathEscape(text) + strings.TrimPrefix(verb,
+				"copilot/session")
 			got, ok := restRoute(path)
 			want := restCall{verb, text}
 			if text == "" {

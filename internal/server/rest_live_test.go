@@ -32,7 +32,8 @@ func TestRESTOtherSessions(t *testing.T) {
 	// What is under way begins for those who come later, too.
 	f.wantJSON("the first live", f.live(id), `{"callback":"onStartMessage","messageId":"m2"}`)
 	s.Event(gateway.Event{Callback: gateway.OnEndMessage, ID: "m2", Content: "just now"})
-	f.wantJSON("live", f.live(id), `{"callback":"onEndMessage","messageId":"m2","completeContent":"just now"}`)
+	f.wantJSON("live", f.live(id),
+		`{"callback":"onEndMessage","messageId":"m2","completeContent":"just now"}`)
 	f.wantJSON("query", f.post("copilot/session/"+url.PathEscape(id)+"/query", "hello"), `{}`)
 	if err := s.Stop(t.Context(), "elsewhere"); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,8 @@ func TestRESTEndedSessionsAreForgotten(t *testing.T) {
 		ids = append(ids, id)
 	}
 	f.mustStart("local")
-	for i, want := range map[int]string{0: restSessionNotFound, 1: restSessionNotFound, 2: restSessionClosed,
+	for i, want := range map[int]string{0: restSessionNotFound, 1: restSessionNotFound,
+		2:                 restSessionClosed,
 		restEndedKept + 1: restSessionClosed} {
 		f.wantJSON(fmt.Sprintf("session %d", i), f.live(ids[i]), fmt.Sprintf(`{"error":%q}`, want))
 	}
@@ -79,7 +81,8 @@ func (f *restFixture) raw(path string) net.Conn {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := io.WriteString(c, "GET /api/"+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c,
+		"GET /api/"+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		f.t.Fatal(err)
 	}
 	return c
@@ -147,7 +150,8 @@ func TestRESTStalledReader(t *testing.T) {
 		}
 		defer func() { _ = stalled.Close() }()
 		if _, err := io.WriteString(stalled,
-			"GET /api/copilot/session/"+id+"/live HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			"GET /api/copilot/session/"+id+
+				"/live HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -155,7 +159,8 @@ func TestRESTStalledReader(t *testing.T) {
 		for i := range 100 {
 			o, _ := f.gateway.Session(other)
 			o.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
-			f.wantJSON("another session", f.live(other), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+			f.wantJSON("another session", f.live(other),
+				fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 		}
 		if time.Since(began) != 0 {
 			t.Errorf("another session was held up for %s, want 0", time.Since(began))
@@ -168,7 +173,8 @@ func TestRESTStalledReader(t *testing.T) {
 		wait(writeDeadline - restLiveTimeout)
 		synctest.Wait()
 		f.wantJSON("afterwards", f.live(id),
-			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"m1","completeContent":%q}`, content))
+			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"m1","completeContent":%q}`,
+				content))
 	})
 }
 
@@ -188,12 +194,14 @@ func TestRESTOrderUnderLoad(t *testing.T) {
 	}()
 	f.wantJSON("the first", f.live(id), `{"callback":"onStartMessage","messageId":"m"}`)
 	for i := range deltas {
-		if got, want := f.live(id), fmt.Sprintf(`{"callback":"onMessage","delta":"%d","messageId":"m"}`,
+		if got, want := f.live(id), fmt.Sprintf(
+			`{"callback":"onMessage","delta":"%d","messageId":"m"}`,
 			i); got != want {
 			t.Fatalf("response %d is %s, want %s", i, got, want)
 		}
 	}
-	f.wantJSON("the last", f.live(id), `{"callback":"onEndMessage","messageId":"m","completeContent":"all"}`)
+	f.wantJSON("the last", f.live(id),
+		`{"callback":"onEndMessage","messageId":"m","completeContent":"all"}`)
 }
 
 // 20 callers share a busy session: one at a time is answered, and together they
@@ -274,7 +282,8 @@ func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 	s, _ := f.gateway.Session(id)
 	content := strings.Repeat("x", 12<<20) // more than sockets hold
 	s.Event(
-		gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", Result: &adminapi.ToolOutput{Content: content}},
+		gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1",
+			Result: &adminapi.ToolOutput{Content: content}},
 	)
 	s.Event(gateway.Event{Callback: gateway.OnAgentEnd, ID: "1"})
 	for range 3 {
@@ -288,7 +297,8 @@ func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 		_ = c.Close()
 		f.waitUntil(func() bool { return f.caller(id) == nil })
 	}
-	want := `{"callback":"onEndToolExecution","result":{"content":"` + content + `"},"toolCallId":"c1"}`
+	want := `{"callback":"onEndToolExecution","result":{"content":"` + content +
+		`"},"toolCallId":"c1"}`
 	if got := f.live(id); got != want {
 		t.Errorf("the next call gets %d bytes, want %d", len(got), len(want))
 	}
@@ -303,7 +313,8 @@ func TestRESTCallerLeavesWithItsAnswer(t *testing.T) {
 	for i := range 200 {
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
 		c := f.raw("copilot/session/" + id + "/live")
-		f.wantJSON("live", readAnswer(t, c), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+		f.wantJSON("live", readAnswer(t, c),
+			fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 		_ = c.Close()
 	}
 }

@@ -40,9 +40,12 @@ type restSession struct {
 
 // start starts a session with a model, or without one on the local host. The error is that of
 // [gateway.Gateway.Start].
-func (r *restSessions) start(ctx context.Context, modelID, workingDirectory string) (*gateway.Session, error) {
+func (r *restSessions) start(
+	ctx context.Context, modelID, workingDirectory string,
+) (*gateway.Session, error) {
 	request := gateway.StartRequest{
-		Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: git.Label(workingDirectory),
+		Host: apiHostCopilot, Model: modelID, CWD: workingDirectory,
+		Label: git.Label(workingDirectory),
 	}
 	if modelID == gateway.HostLocal {
 		request.Host, request.Model = gateway.HostLocal, ""
@@ -84,7 +87,9 @@ func (s *restSession) hasEnded() bool { return chans.IsClosed(s.session.Done()) 
 // add returns the entry of a session, and makes it if it is missing; fromStart says whether
 // its queue begins with the session or now. Call with mu held.
 func (r *restSessions) add(s *gateway.Session, fromStart bool) *restSession {
-	if i := slices.IndexFunc(r.list, func(known *restSession) bool { return known.session == s }); i >= 0 {
+	if i := slices.IndexFunc(r.list, func(known *restSession) bool {
+		return known.session == s
+	}); i >= 0 {
 		return r.list[i]
 	}
 	r.evictEnded()
@@ -135,7 +140,9 @@ func (r *restSessions) findOrAdd(id string) *restSession {
 
 // acquire makes a caller the one that a session's `live` answers, until it calls release. If it
 // can't be, the session is nil and the string is the word to answer with.
-func (r *restSessions) acquire(ctx context.Context, id string, c *restCaller) (*restSession, string) {
+func (r *restSessions) acquire(
+	ctx context.Context, id string, c *restCaller,
+) (*restSession, string) {
 	for {
 		s := r.findOrAdd(id)
 		if s == nil {

@@ -97,9 +97,10 @@ func TestRESTLiveOfIdleSession(t *testing.T) {
 	first := f.liveAsync(id)
 	f.waitForCaller(id)
 	f.wantJSON("a second live", f.live(id), `{"error":"ParallelCallNotSupported"}`)
-	if got := <-first; got != `{"error":"HttpRequestTimeout"}` || time.Since(began) < 5*time.Second {
-		t.Errorf("live on an idle session answers %s after %s, want HttpRequestTimeout after 5s", got,
-			time.Since(began))
+	if got := <-first; got != `{"error":"HttpRequestTimeout"}` ||
+		time.Since(began) < 5*time.Second {
+		t.Errorf("live on an idle session answers %s after %s, want HttpRequestTimeout after 5s",
+			got, time.Since(began))
 	}
 }
 
@@ -110,11 +111,13 @@ func TestRESTQuery(t *testing.T) {
 	id := f.mustStart("local")
 	(&apiFixture{t: t, gateway: f.gateway}).provide(id)
 	for i, call := range []struct{ prompt, name, args, end, says string }{
-		{`call:echo {"text":"hi"}`, "echo", `{"text":"hi"}`, `"result":{"content":"{\"echoed\":{\"text\":\"hi\"}}"}`,
+		{`call:echo {"text":"hi"}`, "echo", `{"text":"hi"}`,
+			`"result":{"content":"{\"echoed\":{\"text\":\"hi\"}}"}`,
 			`{"echoed":{"text":"hi"}}`},
 		{`call:fail`, "fail", `{}`, `"error":{"message":"no such thing","code":"NOT_FOUND"}`,
 			`NOT_FOUND: no such thing`},
-		{`call:risky`, "risky", `{}`, `"error":{"message":"provider sample: too risky","code":"DENIED"}`,
+		{`call:risky`, "risky", `{}`,
+			`"error":{"message":"provider sample: too risky","code":"DENIED"}`,
 			`DENIED: provider sample: too risky`},
 		{`call:echo {"text`, "echo", `"{\"text"`, `"error":{"message":"arguments of echo: `,
 			"INVALID_ARGUMENTS: arguments of echo: "},
@@ -125,22 +128,27 @@ func TestRESTQuery(t *testing.T) {
 			var end struct {
 				Error struct{ Message, Code string }
 			}
-			if err := json.Unmarshal([]byte(got[2]), &end); err != nil || !strings.Contains(got[2], call.end) {
+			if err := json.Unmarshal([]byte(got[2]), &end); err != nil ||
+				!strings.Contains(got[2], call.end) {
 				t.Fatalf("the call ends with %s, want %q in it", got[2], call.end)
 			}
 			call.says = end.Error.Code + ": " + end.Error.Message
-			call.end = fmt.Sprintf(`"error":{"message":%q,"code":%q}`, end.Error.Message, end.Error.Code)
+			call.end = fmt.Sprintf(`"error":{"message":%q,"code":%q}`, end.Error.Message,
+				end.Error.Code)
 		}
 		n := i + 1
 		f.wantResponses(
 			got,
 			fmt.Sprintf(`{"callback":"onAgentStart","turnId":"turn-%d"}`, n),
-			fmt.Sprintf(`{"callback":"onStartToolExecution","toolCallId":"call-%d","toolName":%q,"toolArguments":%q}`,
+			fmt.Sprintf(
+				`{"callback":"onStartToolExecution","toolCallId":"call-%d","toolName":%q,"toolArguments":%q}`,
 				n, call.name, call.args),
 			fmt.Sprintf(`{"callback":"onEndToolExecution","toolCallId":"call-%d",%s}`, n, call.end),
 			fmt.Sprintf(`{"callback":"onStartMessage","messageId":"message-%d"}`, n),
-			fmt.Sprintf(`{"callback":"onMessage","messageId":"message-%d","delta":%q}`, n, call.says),
-			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"message-%d","completeContent":%q}`, n, call.says),
+			fmt.Sprintf(`{"callback":"onMessage","messageId":"message-%d","delta":%q}`, n,
+				call.says),
+			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"message-%d","completeContent":%q}`,
+				n, call.says),
 			fmt.Sprintf(`{"callback":"onAgentEnd","turnId":"turn-%d"}`, n),
 			`{"callback":"onIdle"}`,
 		)
@@ -167,7 +175,8 @@ func TestRESTStop(t *testing.T) {
 	rest := f.drain(id, "never")
 	if got := rest[len(rest)-1]; got != `{"error":"SessionClosed"}` ||
 		!slices.Contains(rest, `{"callback":"onAgentEnd","turnId":"turn-1"}`) {
-		t.Errorf("after the stop came\n%s\nwant the end of turn-1 and at last SessionClosed", strings.Join(rest, "\n"))
+		t.Errorf("after the stop came\n%s\nwant the end of turn-1 and at last SessionClosed",
+			strings.Join(rest, "\n"))
 	}
 	f.wantJSON("live on a closed session", f.live(id), `{"error":"SessionNotFound"}`)
 }
@@ -203,12 +212,16 @@ func TestRESTSimpleCalls(t *testing.T) {
 	}
 
 	// A runtime that can't say which models it has, and one that fails.
-	f.wantJSON("start", f.post("copilot/session/start/ends", f.dir), `{"error":"the runtime ended"}`)
+	f.wantJSON("start", f.post("copilot/session/start/ends", f.dir),
+		`{"error":"the runtime ended"}`)
 	f.copilot.fail(&protocol.Error{Code: protocol.CodeInvalidState, Message: "not signed in"})
 	f.wantJSON("models", f.get("copilot/models"), `{"models":[],"error":"not signed in"}`)
-	f.wantJSON("start", f.post("copilot/session/start/gpt-5-mini", f.dir), `{"error":"ModelIdNotFound"}`)
-	f.wantJSON("start", f.post("copilot/session/start/gpt-5-mini", "x"), `{"error":"ModelIdNotFound"}`)
-	f.wantJSON("a body without end", f.post("copilot/session/start/local", strings.Repeat("/", apiMaxBody+1)),
+	f.wantJSON("start", f.post("copilot/session/start/gpt-5-mini", f.dir),
+		`{"error":"ModelIdNotFound"}`)
+	f.wantJSON("start", f.post("copilot/session/start/gpt-5-mini", "x"),
+		`{"error":"ModelIdNotFound"}`)
+	f.wantJSON("a body without end",
+		f.post("copilot/session/start/local", strings.Repeat("/", apiMaxBody+1)),
 		`{"error":"the body has more than 2097152 bytes"}`)
 }
 
@@ -234,10 +247,12 @@ func TestRESTConfig(t *testing.T) {
 	t.Chdir(deep)
 	f.wantJSON("outside of a repository", f.get("config"), fmt.Sprintf(`{"repoRoot":%q}`, deep))
 	// In a work tree .git is a file.
-	if err := os.WriteFile(filepath.Join(root, "repo", ".git"), []byte("gitdir: elsewhere"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "repo", ".git"), []byte("gitdir: elsewhere"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.wantJSON("in a repository", f.post("config", ""), fmt.Sprintf(`{"repoRoot":%q}`, filepath.Join(root, "repo")))
+	f.wantJSON("in a repository", f.post("config", ""),
+		fmt.Sprintf(`{"repoRoot":%q}`, filepath.Join(root, "repo")))
 }
 
 // stop ends what clients of the contract started, and nothing else.
@@ -272,31 +287,45 @@ func TestRESTCallbacks(t *testing.T) {
 			`{"callback":"onReasoning","reasoningId":"r1","delta":"let me "}`},
 		{gateway.Event{Callback: gateway.OnEndReasoning, ID: "r1", Content: "let me see"},
 			`{"callback":"onEndReasoning","reasoningId":"r1","completeContent":"let me see"}`},
-		{gateway.Event{Callback: gateway.OnStartMessage, ID: "m1"}, `{"callback":"onStartMessage","messageId":"m1"}`},
+		{gateway.Event{Callback: gateway.OnStartMessage, ID: "m1"},
+			`{"callback":"onStartMessage","messageId":"m1"}`},
 		{gateway.Event{Callback: gateway.OnMessage, ID: "m1", Delta: "<b>\u2028&"},
 			`{"callback":"onMessage","messageId":"m1","delta":"<b>\u2028&"}`},
-		{gateway.Event{Callback: gateway.OnMessage, ID: "m1"}, `{"callback":"onMessage","messageId":"m1","delta":""}`},
-		{gateway.Event{Callback: gateway.OnEndMessage, ID: "m1", Content: "", Forwarded: "assistant.message",
-			Data:     protocol.Raw(`{}`),
-			Requests: []gateway.ToolRequest{{Name: "x"}}}, `{"callback":"onEndMessage","messageId":"m1","completeContent":""}`},
-		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c1", Tool: "greet", Args: `{"name":"Ada"}`,
-			Provider: "p"}, `{"callback":"onStartToolExecution","toolCallId":"c1","toolName":"greet","toolArguments":"{\"name\":\"Ada\"}"}`},
-		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c2", ParentID: "c1", Tool: "view"},
+		{gateway.Event{Callback: gateway.OnMessage, ID: "m1"},
+			`{"callback":"onMessage","messageId":"m1","delta":""}`},
+		{gateway.Event{Callback: gateway.OnEndMessage, ID: "m1", Content: "",
+			Forwarded: "assistant.message",
+			Data:      protocol.Raw(`{}`),
+			Requests:  []gateway.ToolRequest{{Name: "x"}}},
+			`{"callback":"onEndMessage","messageId":"m1","completeContent":""}`},
+		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c1", Tool: "greet",
+			Args:     `{"name":"Ada"}`,
+			Provider: "p"},
+			`{"callback":"onStartToolExecution","toolCallId":"c1","toolName":"greet","toolArguments":"{\"name\":\"Ada\"}"}`},
+		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c2", ParentID: "c1",
+			Tool: "view"},
 			`{"callback":"onStartToolExecution","toolCallId":"c2","parentToolCallId":"c1","toolName":"view","toolArguments":"{}"}`},
 		{gateway.Event{Callback: gateway.OnToolExecution, ID: "c1", Delta: "half", Tool: "greet"},
 			`{"callback":"onToolExecution","toolCallId":"c1","delta":"half"}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", ParentID: "c0", Tool: "greet",
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", ParentID: "c0",
+			Tool: "greet",
 			Result: &adminapi.ToolOutput{Content: "Hello",
-				DetailedContent: "Hello, Ada"}}, `{"callback":"onEndToolExecution","toolCallId":"c1","result":{"content":"Hello","detailedContent":"Hello, Ada"}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c2", Result: &adminapi.ToolOutput{}},
+				DetailedContent: "Hello, Ada"}},
+			`{"callback":"onEndToolExecution","toolCallId":"c1","result":{"content":"Hello","detailedContent":"Hello, Ada"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c2",
+			Result: &adminapi.ToolOutput{}},
 			`{"callback":"onEndToolExecution","toolCallId":"c2","result":{"content":""}}`},
 		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c3",
 			Error: &adminapi.ToolError{Message: "no",
-				Code: "DENIED"}}, `{"callback":"onEndToolExecution","toolCallId":"c3","error":{"message":"no","code":"DENIED"}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c4", Error: &adminapi.ToolError{Message: "no"}},
+				Code: "DENIED"}},
+			`{"callback":"onEndToolExecution","toolCallId":"c3","error":{"message":"no","code":"DENIED"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c4",
+			Error: &adminapi.ToolError{Message: "no"}},
 			`{"callback":"onEndToolExecution","toolCallId":"c4","error":{"message":"no"}}`},
-		{gateway.Event{Callback: gateway.OnAgentStart, ID: "0"}, `{"callback":"onAgentStart","turnId":"0"}`},
-		{gateway.Event{Callback: gateway.OnAgentEnd, ID: "0"}, `{"callback":"onAgentEnd","turnId":"0"}`},
+		{gateway.Event{Callback: gateway.OnAgentStart, ID: "0"},
+			`{"callback":"onAgentStart","turnId":"0"}`},
+		{gateway.Event{Callback: gateway.OnAgentEnd, ID: "0"},
+			`{"callback":"onAgentEnd","turnId":"0"}`},
 		{gateway.Event{SessionError: "the model is gone"}, `{"sessionError":"the model is gone"}`},
 	} {
 		s.Event(gateway.Event{UserMessage: "has no callback"})
@@ -305,14 +334,16 @@ func TestRESTCallbacks(t *testing.T) {
 	}
 	s.Idle()
 	f.wantJSON("onIdle", f.live(id), `{"callback":"onIdle"}`)
-	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "red", Prompt: "the build is red",
-		Level: protocol.LevelInject}); err != nil {
+	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "red",
+		Prompt: "the build is red",
+		Level:  protocol.LevelInject}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantJSON("a prompt that a push made", f.live(id),
 		`{"callback":"onGeneratedUserPrompt","prompt":"the build is red"}`)
 	s.Ended("its process died")
-	f.wantJSON("a host that died", f.live(id), `{"sessionError":"the session's host is gone: its process died"}`)
+	f.wantJSON("a host that died", f.live(id),
+		`{"sessionError":"the session's host is gone: its process died"}`)
 	f.wantJSON("and then", f.live(id), `{"error":"SessionClosed"}`)
 }
 

@@ -29,8 +29,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Options configure a [Server]. Only Gateway is required. [Server.Configure] changes Hosts, MaxConnections and OpenREST
-// later; the others are fixed by [New].
+// Options configure a [Server]. Only Gateway is required. [Server.Configure] changes Hosts,
+// MaxConnections and OpenREST later; the others are fixed by [New].
 type Options struct {
 	Gateway *gateway.Gateway
 	Log     *slog.Logger // nil: no log
@@ -44,7 +44,8 @@ type Options struct {
 	// Status returns the facts that only the program around the server knows: URL, PID, Version,
 	// StartedAt and Faults. The server fills in the rest.
 	Status func() adminapi.Status
-	// End makes the program around the server end, as SIGTERM does. It does not wait. nil: only its signals do.
+	// End makes the program around the server end, as SIGTERM does. It does not wait. nil: only its
+	// signals do.
 	End func()
 	// Supervisor runs the providers that files name. It may be nil.
 	Supervisor Supervisor
@@ -71,8 +72,9 @@ type Options struct {
 	OpenREST bool
 }
 
-// Server serves one gateway: providers and session hosts on WebSockets, the admin API, the session API and pages. Make
-// one with [New], give it addresses with [Server.Listen], and run [Server.Serve] until [Server.Shutdown].
+// Server serves one gateway: providers and session hosts on WebSockets, the admin API, the session
+// API and pages. Make one with [New], give it addresses with [Server.Listen], and run
+// [Server.Serve] until [Server.Shutdown].
 type Server struct {
 	// Fixed by New.
 	o        Options
@@ -115,8 +117,9 @@ type settings struct {
 	openREST bool
 }
 
-// Configure changes Hosts, OpenREST and MaxConnections of [Options] for requests that come from now on; 0 is
-// protocol.MaxConnections. Connections over a lower limit stay. Any goroutine may call it, also while the server runs.
+// Configure changes Hosts, OpenREST and MaxConnections of [Options] for requests that come from now
+// on; 0 is protocol.MaxConnections. Connections over a lower limit stay. Any goroutine may call it,
+// also while the server runs.
 func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 	current := &settings{hosts: map[string]bool{}, openREST: openREST}
 	for _, h := range hosts {
@@ -129,8 +132,8 @@ func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 	s.gateway.Touch() // followers of the status see it
 }
 
-// New makes a server with its handlers. It has no address yet: see [Server.Listen] and [Server.Use]. It starts nothing
-// before [Server.Serve].
+// New makes a server with its handlers. It has no address yet: see [Server.Listen] and
+// [Server.Use]. It starts nothing before [Server.Serve].
 func New(o Options) *Server {
 	s := &Server{o: o, gateway: o.Gateway, log: o.Log, ownerOf: proc.PeerOf}
 	if s.log == nil {
@@ -220,16 +223,16 @@ func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 	})
 }
 
-// Use adds a listener that the caller made; [Server.Serve] puts TLS over it if [Options] have it. Call it before Serve.
-// The server closes the listener at Shutdown.
+// Use adds a listener that the caller made; [Server.Serve] puts TLS over it if [Options] have it.
+// Call it before Serve. The server closes the listener at Shutdown.
 func (s *Server) Use(l net.Listener) { s.listeners = append(s.listeners, l) }
 
 // Listeners returns the listeners that serve everything, without those for webhooks alone. The next
 // server gets them before [Server.Shutdown] closes them.
 func (s *Server) Listeners() []net.Listener { return s.listeners }
 
-// URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first listener; wss with TLS.
-// It panics without a listener.
+// URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first
+// listener; wss with TLS. It panics without a listener.
 func (s *Server) URL() string {
 	scheme := "ws"
 	if s.o.TLS != nil {

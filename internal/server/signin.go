@@ -69,7 +69,9 @@ type signinSecret struct {
 
 // issue makes a secret for a user, with its lifetime as a context. If there are more than most,
 // the oldest are void.
-func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secret string, valid context.Context) {
+func (s *signinSecrets) issue(
+	bits int, life time.Duration, most, uid int,
+) (secret string, valid context.Context) {
 	secret = base64.RawURLEncoding.EncodeToString(randomBytes(bits / 8))
 	valid = s.add(sha256.Sum256([]byte(secret)), time.Now().Add(life), uid)
 	s.trimTo(most)
@@ -77,7 +79,9 @@ func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secr
 }
 
 // add adds a secret by its hash.
-func (s *signinSecrets) add(sum [sha256.Size]byte, until time.Time, uid int) (valid context.Context) {
+func (s *signinSecrets) add(
+	sum [sha256.Size]byte, until time.Time, uid int,
+) (valid context.Context) {
 	valid, cancel := context.WithDeadline(context.Background(), until)
 	*s = append(*s, signinSecret{sum, valid, cancel, uid})
 	return valid
@@ -128,7 +132,8 @@ func (s *signins) newLink(requester proc.Owner) (code string, valid context.Cont
 
 // Why a link is refused, as the browser shows it.
 const (
-	unknownLinkText = "This sign-in link is too old, or of another gateway. Make a new one with: tapctl open"
+	unknownLinkText = "This sign-in link is too old, or of another gateway. Make a new one " +
+		"with: tapctl open"
 	foreignLinkText = "This sign-in link was made for another user of this machine. " +
 		"Make one of your own with: tapctl open"
 )
@@ -149,7 +154,8 @@ func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
 	s.links.remove(code)
 	secret, _ = s.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
 	s.used = append(s.used, usedLink{
-		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(), by: by,
+		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(),
+		by: by,
 	})
 	s.used = slices.Delete(s.used, 0, max(len(s.used)-maxSigninLinks, 0))
 	return secret, ""
@@ -220,7 +226,8 @@ func (s *signins) restore(kept []keptSignin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range kept {
-		if left := time.Until(k.Until); len(k.Sum) == sha256.Size && left > 0 && left < signinLife+time.Minute {
+		if left := time.Until(k.Until); len(k.Sum) == sha256.Size && left > 0 &&
+			left < signinLife+time.Minute {
 			s.browsers.add([sha256.Size]byte(k.Sum), k.Until, k.UID)
 		}
 	}
@@ -261,7 +268,9 @@ func (s *Server) requestUID(r *http.Request) int {
 }
 
 // setSigninCookie gives a browser its secret; a negative life takes the cookie away.
-func (s *Server) setSigninCookie(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
+func (s *Server) setSigninCookie(
+	w http.ResponseWriter, r *http.Request, secret string, life time.Duration,
+) {
 	http.SetCookie(w, &http.Cookie{
 		Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
 		HttpOnly: true, Secure: s.o.TLS != nil, SameSite: http.SameSiteStrictMode,
@@ -284,7 +293,8 @@ func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 	secret, refusal := s.signins.redeem(code, by)
 	if refusal != "" {
 		if refusal == foreignLinkText {
-			s.log.Warn("another user of this machine tried a sign-in link; it stays good for its own",
+			s.log.Warn(
+				"another user of this machine tried a sign-in link; it stays good for its own",
 				"by", by.String())
 		}
 		if s.countAuthFailure(r) {
@@ -302,7 +312,9 @@ func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 
 // answerUsedLink answers a link that was used already. The browser that used it goes to the page;
 // any other gets a warning, since a stranger may have used the link first.
-func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used usedLink, by proc.Owner) {
+func (s *Server) answerUsedLink(
+	w http.ResponseWriter, r *http.Request, used usedLink, by proc.Owner,
+) {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
 		if sha256.Sum256([]byte(c.Value)) == used.browser && s.signedIn(r) != nil {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -310,10 +322,13 @@ func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used use
 		}
 	}
 	at := used.at.UTC().Format(time.RFC3339)
-	s.log.Warn("a sign-in link was followed a second time; if the first was not you, run: tapctl open --sign-out",
+	s.log.Warn(
+		"a sign-in link was followed a second time; if the first was not you, run: tapctl "+
+			"open --sign-out",
 		"first_at", at, "first_by", used.by.String(), "by", by.String())
 	refuseLink(w, r, fmt.Sprintf("This sign-in link was used before: at %s, by %s.\n\n"+
-		"If that was not you, somebody else is signed in now. Sign all browsers out with: tapctl open --sign-out\n\n"+
+		"If that was not you, somebody else is signed in now. Sign all browsers out with: tapctl "+
+		"open --sign-out\n\n"+
 		"Then make a new link with: tapctl open", at, used.by))
 }
 
@@ -344,8 +359,9 @@ func (s *Server) signedIn(r *http.Request) context.Context {
 			return signedIn
 		}
 		if !s.countAuthFailure(r) {
-			s.log.Warn("that was the cookie of a browser of another user, who is not let in by it; " +
-				"make it void with: tapctl open --sign-out")
+			s.log.Warn(
+				"that was the cookie of a browser of another user, who is not let in by it; " +
+					"make it void with: tapctl open --sign-out")
 		}
 	}
 	return nil
@@ -371,7 +387,8 @@ func (a *api) signinLink(r *http.Request, body adminapi.SigninRequest) (any, err
 	if host == "" {
 		return nil, protocol.Errorf(protocol.CodeInvalidState,
 			"the gateway does not listen on 127.0.0.1, "+
-				"so its page needs a name of yours: list it under hosts in tapgw.toml, and use it in --url")
+				"so its page needs a name of yours: list it under hosts in tapgw.toml, and "+
+				"use it in --url")
 	}
 	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
@@ -379,7 +396,8 @@ func (a *api) signinLink(r *http.Request, body adminapi.SigninRequest) (any, err
 		scheme = "https://"
 	}
 	expires, _ := valid.Deadline()
-	link := adminapi.SigninLink{URL: scheme + host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
+	link := adminapi.SigninLink{URL: scheme + host + signinPath + "?code=" + code,
+		ExpiresAt: expires.UTC()}
 	if body.File {
 		var err error
 		if link.File, err = writeSigninFile(valid, a.o.SigninDir, link.URL); err != nil {
@@ -402,9 +420,10 @@ func writeSigninFile(valid context.Context, dir, link string) (path string, err 
 	}
 	context.AfterFunc(valid, func() { _ = os.Remove(f.Name()) })
 	to := html.EscapeString(link)
-	_, err = fmt.Fprintf(f, `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">`+
-		`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title>`+
-		`<p><a href="%s">Continue</a></p>`+"\n", to, to)
+	_, err = fmt.Fprintf(f,
+		`<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">`+
+			`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title>`+
+			`<p><a href="%s">Continue</a></p>`+"\n", to, to)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("writing a file for the link: %w", err)
 	}

@@ -45,9 +45,12 @@ func signinFixtureOf(f *restFixture) signinFixture {
 }
 
 // send makes a request and returns the answer with its body read.
-func (f signinFixture) send(method, target string, header http.Header, body ...string) (*http.Response, string) {
+func (f signinFixture) send(
+	method, target string, header http.Header, body ...string,
+) (*http.Response, string) {
 	f.t.Helper()
-	r, err := http.NewRequestWithContext(f.t.Context(), method, target, strings.NewReader(strings.Join(body, "")))
+	r, err := http.NewRequestWithContext(f.t.Context(), method, target,
+		strings.NewReader(strings.Join(body, "")))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -96,14 +99,17 @@ func (f signinFixture) link() string {
 func (f signinFixture) follow(link string) string {
 	f.t.Helper()
 	response, body := f.send("GET", link,
-		http.Header{"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
+		http.Header{"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"},
+			"Sec-Fetch-Dest": {"document"}})
 	if response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/" {
-		f.t.Fatalf(`the link answers %s %s, want %d to "/"`, response.Status, body, http.StatusSeeOther)
+		f.t.Fatalf(`the link answers %s %s, want %d to "/"`, response.Status, body,
+			http.StatusSeeOther)
 	}
 	c := response.Cookies()
 	u, _ := url.Parse(f.url)
-	if len(c) != 1 || c[0].Name != "tapgw-"+u.Port() || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode ||
-		c[0].Path != "/" || c[0].MaxAge != 7*24*3600 || c[0].Secure || len(c[0].Value) != 43 {
+	if len(c) != 1 || c[0].Name != "tapgw-"+u.Port() || !c[0].HttpOnly ||
+		c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/" || c[0].MaxAge != 7*24*3600 ||
+		c[0].Secure || len(c[0].Value) != 43 {
 		f.t.Fatalf(
 			"the cookies are %q, want one, HttpOnly, strict, for a week, with 43 characters",
 			response.Header["Set-Cookie"],
@@ -120,12 +126,14 @@ func newSigninFixture(t *testing.T) signinFixture {
 	return f
 }
 
-// A sign-in link works once and for two minutes. The browser that used it comes to the page by it again.
+// A sign-in link works once and for two minutes. The browser that used it comes to the page by it
+// again.
 func TestSigninLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSigninFixture(t)
 		link := f.link()
-		if response, _ := f.send("HEAD", link, nil); response.StatusCode != 200 || len(response.Cookies()) != 0 {
+		if response, _ := f.send("HEAD", link, nil); response.StatusCode != 200 ||
+			len(response.Cookies()) != 0 {
 			t.Errorf("looking at the link: %s, want 200 without a cookie", response.Status)
 		}
 		cookie := f.follow(link)
@@ -135,25 +143,30 @@ func TestSigninLink(t *testing.T) {
 		for what, url := range map[string]string{"used": link, "late": late,
 			"wrong": f.page + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA",
 			"empty": f.page + "/signin?code=", "none": f.page + "/signin"} {
-			if response, body := f.send("GET", url, nil); response.StatusCode != 403 || len(response.Cookies()) != 0 ||
-				!strings.Contains(body, "tapctl open") {
-				t.Errorf("a link that is %s: got %s %s, want 403 that names tapctl open", what, response.Status, body)
+			if response, body := f.send("GET", url, nil); response.StatusCode != 403 ||
+				len(response.Cookies()) != 0 || !strings.Contains(body, "tapctl open") {
+				t.Errorf("a link that is %s: got %s %s, want 403 that names tapctl open", what,
+					response.Status, body)
 			}
 		}
 
 		again, _ := f.send("GET", link, http.Header{"Cookie": {cookie}})
-		if again.StatusCode != 303 || again.Header.Get("Location") != "/" || len(again.Cookies()) != 0 {
-			t.Errorf("a used link, signed in: got %s %v, want 303 to / without a cookie", again.Status, again.Header)
+		if again.StatusCode != 303 || again.Header.Get("Location") != "/" ||
+			len(again.Cookies()) != 0 {
+			t.Errorf("a used link, signed in: got %s %v, want 303 to / without a cookie",
+				again.Status, again.Header)
 		}
 	})
 }
 
-// With the cookie the gateway's own page may do what the admin token may; other pages, links and images may not.
+// With the cookie the gateway's own page may do what the admin token may; other pages, links and
+// images may not.
 func TestSignin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSigninFixture(t)
 		cookie := f.follow(f.link())
-		status, metrics, sessionAPI := f.page+"/api/v1/status", f.page+"/metrics", f.page+"/api/test"
+		status, metrics, sessionAPI := f.page+"/api/v1/status", f.page+"/metrics",
+			f.page+"/api/test"
 		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
 		for what, tc := range map[string]struct {
 			method, url string
@@ -162,16 +175,19 @@ func TestSignin(t *testing.T) {
 		}{
 			"nobody":         {"GET", status, nil, 401},
 			"the page reads": {"GET", status, page, 200},
-			"a person reads": {"GET", metrics, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}},
+			"a person reads": {"GET", metrics,
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}},
 				200},
 			"an old browser reads": {"GET", status, http.Header{"Cookie": {cookie}}, 200},
 			"the page writes":      {"POST", f.page + "/api/v1/reload", page, 200},
 			"an old page writes": {"POST", f.page + "/api/v1/reload",
 				http.Header{"Cookie": {cookie}, "Origin": {f.page}}, 200},
-			"nobody knows who writes": {"POST", f.page + "/api/v1/reload", http.Header{"Cookie": {cookie}}, 403},
+			"nobody knows who writes": {"POST", f.page + "/api/v1/reload",
+				http.Header{"Cookie": {cookie}}, 403},
 			"a person writes": {"POST", f.page + "/api/v1/reload",
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 403},
-			"nobody knows who deletes": {"DELETE", f.page + "/api/v1/sessions/x", http.Header{"Cookie": {cookie}},
+			"nobody knows who deletes": {"DELETE", f.page + "/api/v1/sessions/x",
+				http.Header{"Cookie": {cookie}},
 				403},
 			"another page reads": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"cross-site"}}, 403},
@@ -182,13 +198,14 @@ func TestSignin(t *testing.T) {
 			"a rebound name": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
 			"the session API from the page": {"POST", sessionAPI, page, 200},
-			"the session API from nobody":   {"GET", sessionAPI, http.Header{"Cookie": {cookie}}, 403},
+			"the session API from nobody": {"GET", sessionAPI, http.Header{"Cookie": {cookie}},
+				403},
 			"a link of the page": {"GET", f.page + "/api/copilot/session/x/stop",
-				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
-					"Sec-Fetch-Dest": {"document"}}, 403},
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"},
+					"Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, 403},
 			"an image of the page": {"GET", f.page + "/api/stop",
-				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"},
-					"Sec-Fetch-Dest": {"image"}}, 403},
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"},
+					"Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, 403},
 			"another port's cookie": {"GET", status,
 				http.Header{"Cookie": {"tapgw-1=" + strings.SplitN(cookie, "=", 2)[1]}}, 401},
 			"a cookie beside another": {"GET", status,
@@ -197,14 +214,16 @@ func TestSignin(t *testing.T) {
 			"a wrong token beside it": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Authorization": {"Bearer x"}}, 401},
 		} {
-			if response, body := f.send(tc.method, tc.url, tc.header); response.StatusCode != tc.status {
+			if response, body := f.send(tc.method, tc.url,
+				tc.header); response.StatusCode != tc.status {
 				t.Errorf("%s: got %s %s, want %d", what, response.Status, body, tc.status)
 			}
 		}
 	})
 }
 
-// A browser signs itself out, and the admin token all browsers. The streams that a browser reads end.
+// A browser signs itself out, and the admin token all browsers. The streams that a browser reads
+// end.
 func TestSignout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSigninFixture(t)
@@ -223,12 +242,15 @@ func TestSignout(t *testing.T) {
 		defer func() { _ = following.Body.Close() }()
 		second, third := f.follow(f.link()), f.follow(f.link())
 		response, _ := f.send("POST", f.page+"/api/v1/signout", page)
-		if c := response.Cookies(); response.StatusCode != 200 || len(c) != 1 || c[0].MaxAge >= 0 || c[0].Value != "" {
-			t.Errorf("signing out: %s %v, want 200 and the cookie's end", response.Status, response.Header)
+		if c := response.Cookies(); response.StatusCode != 200 || len(c) != 1 || c[0].MaxAge >= 0 ||
+			c[0].Value != "" {
+			t.Errorf("signing out: %s %v, want 200 and the cookie's end", response.Status,
+				response.Header)
 		}
 		checkStatus := func(what, cookie string, want int) {
 			t.Helper()
-			if response, _ := f.send("GET", status, http.Header{"Cookie": {cookie}}); response.StatusCode != want {
+			if response, _ := f.send("GET", status,
+				http.Header{"Cookie": {cookie}}); response.StatusCode != want {
 				t.Errorf("%s: %s, want %d", what, response.Status, want)
 			}
 		}
@@ -237,7 +259,8 @@ func TestSignout(t *testing.T) {
 		if _, err := io.Copy(io.Discard, following.Body); err != nil {
 			t.Errorf("what was followed ends with %v", err)
 		}
-		if response, _ := f.send("POST", f.page+"/api/v1/signout", f.bearer()); response.StatusCode != 200 ||
+		if response, _ := f.send("POST", f.page+"/api/v1/signout",
+			f.bearer()); response.StatusCode != 200 ||
 			len(response.Cookies()) != 0 {
 			t.Errorf("signing all out: %s, want 200 and nobody signed in", response.Status)
 		}
@@ -282,28 +305,33 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 			t.Errorf("the second is answered %s %q, want …%s…", response.Status, body, want)
 		}
 	}
-	if !strings.Contains(log.String(), `level=WARN msg="a sign-in link was followed a second time`) ||
+	if !strings.Contains(log.String(),
+		`level=WARN msg="a sign-in link was followed a second time`) ||
 		!strings.Contains(log.String(), "process 812 (curl <b>)") {
-		t.Errorf("the log is %s, want a warning of the second use by process 812 (curl)", log.String())
+		t.Errorf("the log is %s, want a warning of the second use by process 812 (curl)",
+			log.String())
 	}
 	// A browser shows it as a page, which leads to where a new link may be put in.
 	response, body = f.send("GET", link, http.Header{"Accept": {"text/html,*/*;q=0.8"}})
-	for _, want := range []string{"<p>This sign-in link was used before: at ", "(curl &lt;b&gt;)", `<a href="./">`,
+	for _, want := range []string{"<p>This sign-in link was used before: at ", "(curl &lt;b&gt;)",
+		`<a href="./">`,
 		`<link rel="stylesheet" href="page/style.css">`} {
 		if response.StatusCode != http.StatusForbidden || !strings.Contains(body, want) ||
 			response.Header.Get("Content-Type") != "text/html; charset=utf-8" {
-			t.Errorf("a browser is answered %s %v %q, want a page with …%s…", response.Status, response.Header, body,
-				want)
+			t.Errorf("a browser is answered %s %v %q, want a page with …%s…", response.Status,
+				response.Header, body, want)
 		}
 	}
 	// Also where the second is signed in by another link.
 	if response, _ := f.send("GET", link,
 		http.Header{"Cookie": {f.follow(f.link())}}); response.StatusCode != http.StatusForbidden {
-		t.Errorf("a browser that is signed in by another link: %s, want %v", response.Status, http.StatusForbidden)
+		t.Errorf("a browser that is signed in by another link: %s, want %v", response.Status,
+			http.StatusForbidden)
 	}
 	peer = proc.Owner{UID: 1234567}
 	f.client.CloseIdleConnections()
-	if response, _ := f.send("GET", link, http.Header{"Cookie": {cookie}}); response.StatusCode != http.StatusSeeOther {
+	if response, _ := f.send("GET", link,
+		http.Header{"Cookie": {cookie}}); response.StatusCode != http.StatusSeeOther {
 		t.Errorf("the browser that followed it: %s, want %v", response.Status, http.StatusSeeOther)
 	}
 }
@@ -313,11 +341,14 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 func TestSigninLinkOfAnotherUser(t *testing.T) {
 	f := signinFixtureOf(newRESTFixture(t))
 	uid := 0
-	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
+	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) {
+		return proc.Owner{UID: uid}, true
+	}
 	for _, tc := range []struct {
 		asks, follows int
 		ok            bool
-	}{{1000, 1000, true}, {1000, 1001, false}, {1000, -1, true}, {1000, 0, true}, {0, 1001, true}, {-1, 1001, true}} {
+	}{{1000, 1000, true}, {1000, 1001, false}, {1000, -1, true}, {1000, 0, true}, {0, 1001, true},
+		{-1, 1001, true}} {
 		uid = tc.asks
 		link := f.link()
 		if uid = tc.follows; tc.ok {
@@ -343,7 +374,9 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 	var log bytes.Buffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
 	uid := 0
-	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
+	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) {
+		return proc.Owner{UID: uid}, true
+	}
 	as := func(user int) { // on a connection of its own
 		uid = user
 		f.client.CloseIdleConnections()
@@ -351,7 +384,8 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 	for _, tc := range []struct {
 		follows, asks int
 		ok            bool
-	}{{1000, 1000, true}, {1000, 1001, false}, {1000, -1, false}, {1000, 0, true}, {0, 1001, false}, {-1, 1001, true}} {
+	}{{1000, 1000, true}, {1000, 1001, false}, {1000, -1, false}, {1000, 0, true}, {0, 1001, false},
+		{-1, 1001, true}} {
 		as(tc.follows)
 		link := f.link()
 		header := http.Header{"Cookie": {f.follow(link)}, "Sec-Fetch-Site": {"same-origin"}}
@@ -377,7 +411,8 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 	}
 }
 
-// Browsers stay signed in when a server takes over from another, until they sign out or their week is over.
+// Browsers stay signed in when a server takes over from another, until they sign out or their week
+// is over.
 func TestSigninsAreInherited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := func(before *Server) *Server {
@@ -406,10 +441,11 @@ func TestSigninsAreInherited(t *testing.T) {
 
 		second := next(first)
 		if second.pageName != first.pageName || !bytes.Equal(second.pageKey, first.pageKey) {
-			t.Errorf("the page is at %s, want it at %s as before, with its key", second.pageName, first.pageName)
+			t.Errorf("the page is at %s, want it at %s as before, with its key", second.pageName,
+				first.pageName)
 		}
-		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) || !isSignedIn(second, joe, -1) ||
-			isSignedIn(second, eve, 1000) {
+		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) ||
+			!isSignedIn(second, joe, -1) || isSignedIn(second, eve, 1000) {
 			t.Error("after a restart, want the three signed in that have not signed out")
 		}
 		wait(6*24*time.Hour + time.Minute)
@@ -421,7 +457,8 @@ func TestSigninsAreInherited(t *testing.T) {
 		key := `"pageName":"tapgw-x.localhost","pageKey":"` + strings.Repeat("A", 43) + `="`
 		for _, text := range []string{"", "[", "{}", `{"pageName":"tapgw-x.localhost"}`,
 			"{" + key + `,"signins":[{"sum":"AAAA","until":"2000-01-02T00:00:00Z","uid":7}]}`,
-			"{" + key + `,"signins":[{"sum":"` + strings.Repeat("A", 43) + `=","until":"2099-01-01T00:00:00Z"}]}`} {
+			"{" + key + `,"signins":[{"sum":"` + strings.Repeat("A", 43) +
+				`=","until":"2099-01-01T00:00:00Z"}]}`} {
 			s := New(Options{Gateway: gateway.New(gateway.Options{})})
 			s.inherit([]byte(text))
 			if len(s.signins.browsers) != 0 {
@@ -448,7 +485,8 @@ func TestSigninFile(t *testing.T) {
 		r.Host = strings.TrimPrefix(f.url, "http://")
 		f.server.api.ServeHTTP(response, r)
 		var link adminapi.SigninLink
-		if err := json.Unmarshal(response.Body.Bytes(), &link); err != nil || filepath.Dir(link.File) != dir {
+		if err := json.Unmarshal(response.Body.Bytes(), &link); err != nil ||
+			filepath.Dir(link.File) != dir {
 			t.Fatalf("got %d %s, want a link in %v", response.Code, response.Body, dir)
 		}
 		return link
@@ -512,9 +550,10 @@ func TestSigninCookie(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Host = host
 			(&Server{o: Options{TLS: config}}).setSigninCookie(w, r, "x", time.Hour)
-			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) ||
-				c[0].MaxAge != 3600 {
-				t.Errorf("%s: %v, want one named %s, for an hour, secure with TLS", host, w.Header(), want)
+			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want ||
+				c[0].Secure != (config != nil) || c[0].MaxAge != 3600 {
+				t.Errorf("%s: %v, want one named %s, for an hour, secure with TLS", host,
+					w.Header(), want)
 			}
 		}
 	}

@@ -20,7 +20,8 @@ func TestFrozenProvider(t *testing.T) {
 		session, _ := s.gateway.Session("s1")
 		frozen := s.dialRaw("/")
 		go frozen.send(
-			frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
+			frame(true, opText, true,
+				[]byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
 			frame(
 				true,
 				opText,
@@ -56,7 +57,8 @@ func TestFrozenProvider(t *testing.T) {
 				ends <- ended{o, time.Since(start)}
 			}()
 		}
-		late := 0 // those that began when it was closed already: what waits for it is 8 MiB at least
+		// those that began when it was closed already: what waits for it is 8 MiB at least
+		late := 0
 		for range 10 {
 			e := <-ends
 			if e.o.ErrorCode == protocol.CodeNotFound && late < 2 {
@@ -68,7 +70,8 @@ func TestFrozenProvider(t *testing.T) {
 		if n := s.gateway.Stats().SlowPeers.Load(); n != 1 {
 			t.Errorf("got %d slow consumers, want 1", n)
 		}
-		for _, step := range []string{"call c1 s1 t", `a> {"type":"tool.result","id":"$id1","data":"fine"}`} {
+		for _, step := range []string{"call c1 s1 t",
+			`a> {"type":"tool.result","id":"$id1","data":"fine"}`} {
 			if err := s.do(step); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +106,8 @@ func TestBusyHost(t *testing.T) {
 				s.gateway.AdminToken() + `","host":{"name":"x"}}}`,
 		)
 		answer()
-		request(`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":"e1","label":"l","cwd":"/c"}}`)
+		request(
+			`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":"e1","label":"l","cwd":"/c"}}`)
 		answer()
 		for _, step := range joinSteps([]string{"a", "e1", "t"}) {
 			if err := s.do(step); err != nil {
@@ -113,7 +117,8 @@ func TestBusyHost(t *testing.T) {
 		}
 		call := func(id int) {
 			request(
-				fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tool/call","params":{"sessionId":"e1","name":"t"}}`,
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":%d,"method":"tool/call","params":{"sessionId":"e1","name":"t"}}`,
 					id),
 			)
 		}
@@ -122,8 +127,9 @@ func TestBusyHost(t *testing.T) {
 		}
 		s.collect() // names the ids
 		for i := range 4 {
-			if err := s.do(fmt.Sprintf(`a>pad 5242880 {"type":"tool.result","id":"$id%d","data":"$pad"}`,
-				i+1)); err != nil {
+			if err := s.do(
+				fmt.Sprintf(`a>pad 5242880 {"type":"tool.result","id":"$id%d","data":"$pad"}`,
+					i+1)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

@@ -93,7 +93,9 @@ func (e *sse) clearDeadline() { _ = http.NewResponseController(e.w).SetWriteDead
 // waitWithKeepAlive calls wait until it returns something else than its deadline. Each sseKeepAlive
 // without news it calls onKeepAlive and sends a comment. The error is wait's, or why the stream
 // ended.
-func (e *sse) waitWithKeepAlive(ctx context.Context, onKeepAlive func(), wait func(context.Context) error) error {
+func (e *sse) waitWithKeepAlive(
+	ctx context.Context, onKeepAlive func(), wait func(context.Context) error,
+) error {
 	for e.err == nil {
 		deadline, cancel := context.WithDeadline(ctx, e.sentAt.Add(sseKeepAlive))
 		waitErr := wait(deadline)

@@ -11,10 +11,12 @@ import (
 	"tapgw/internal/taptest/membus"
 )
 
-// twoGateways is the transport of providers that connect to another gateway than that of the sessions.
+// twoGateways is the transport of providers that connect to another gateway than that of the
+// sessions.
 const twoGateways = "two gateways"
 
-// elsewhere is the gateway of the providers, and the cluster that joins it with that of the sessions.
+// elsewhere is the gateway of the providers, and the cluster that joins it with that of the
+// sessions.
 type elsewhere struct {
 	gateway        *gateway.Gateway
 	sessions, here *cluster.Cluster
@@ -27,14 +29,16 @@ func newElsewhere(s *stage) *elsewhere {
 		c, err := cluster.Start(cluster.Options{
 			Gateway: g, Log: slog.New(slog.DiscardHandler), Name: name, Share: []string{"*"},
 			Admit:      map[string]gateway.Trust{other: gateway.TrustProject},
-			PersistDir: func(name string) (string, error) { return persistDir(name), nil }, ReadFile: readFile,
+			PersistDir: func(name string) (string, error) { return persistDir(name), nil },
+			ReadFile:   readFile,
 		}, bus)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		return c
 	}
-	e.sessions, e.here = join(s.gateway, "sessions", "providers"), join(e.gateway, "providers", "sessions")
+	e.sessions, e.here = join(s.gateway, "sessions", "providers"),
+		join(e.gateway, "providers", "sessions")
 	synctest.Wait() // until they have found each other
 	s.names.set("instance", e.gateway.InstanceToken())
 	s.names.set("admin", e.gateway.AdminToken())
@@ -55,7 +59,8 @@ func (s *stage) connection(p gateway.Peer, o gateway.ConnOptions) server.Provide
 	return s.gateway.Connect(p, o)
 }
 
-// Reasons why a conversation is another one when its providers connect to another gateway than that of the sessions.
+// Reasons why a conversation is another one when its providers connect to another gateway than that
+// of the sessions.
 const (
 	byToken   = "a token or a pairing code of the session's gateway"
 	byTrust   = "the trust of the admin token, which another gateway does not give"
@@ -68,12 +73,14 @@ const (
 // notElsewhere are the conversations that are other ones through two gateways, with the reason.
 var notElsewhere = map[string]string{
 	"auth-foreign": byAddress, "drain": byGateway, "call-results": byFile, "v2-result-file": byFile,
-	"names-approved": byToken, "names-owned-streams": byToken, "names-owned": byToken, "pairing": byToken,
-	"push-people": byToken, "scope": byToken, "session-switch-paired": byToken, "v2-pairing-code": byToken,
-	"v2-pairing-end": byToken, "v2-pairing-limits": byToken, "v2-pairing-same-id": byToken,
-	"v2-pairing-token": byToken, "v2-subscribe-shown": byToken, "v2-subscribe-tools": byToken,
-	"v2-trust-external": byToken, "v2-trust-project": byToken,
+	"names-approved": byToken, "names-owned-streams": byToken, "names-owned": byToken,
+	"pairing":     byToken,
+	"push-people": byToken, "scope": byToken, "session-switch-paired": byToken,
+	"v2-pairing-code": byToken, "v2-pairing-end": byToken, "v2-pairing-limits": byToken,
+	"v2-pairing-same-id": byToken, "v2-pairing-token": byToken, "v2-subscribe-shown": byToken,
+	"v2-subscribe-tools": byToken, "v2-trust-external": byToken, "v2-trust-project": byToken,
 	"names-timeline": byTrust, "v2-streams": byTrust, "v2-trust-internal": byTrust,
-	"questions-ended": byHost, "questions-grant": byHost, "questions-many": byHost, "questions-wrong": byHost,
-	"questions": byHost,
+	"questions-ended": byHost, "questions-grant": byHost, "questions-many": byHost,
+	"questions-wrong": byHost,
+	"questions":       byHost,
 }

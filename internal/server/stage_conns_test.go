@@ -98,7 +98,8 @@ func (s *stage) follow(name string, from reader) {
 
 // dial connects over a real WebSocket.
 func (s *stage) dial(name, path string, header http.Header) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: s.pipes.dial, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DialContext: s.pipes.dial,
+		DisableKeepAlives: true}}
 	ws, _, err := websocket.Dial(s.ctx, "ws://127.0.0.1"+path,
 		&websocket.DialOptions{HTTPClient: client, HTTPHeader: header})
 	if err != nil {

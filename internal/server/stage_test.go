@@ -84,7 +84,8 @@ func readFile(name string, ref protocol.FileRef) (*gateway.File, error) {
 	if !ok {
 		return nil, errors.New("the path is not inside the provider's persistDir")
 	}
-	return &gateway.File{Name: rest, MimeType: ref.MimeType, Content: []byte("this is " + rest)}, nil
+	return &gateway.File{Name: rest, MimeType: ref.MimeType, Content: []byte("this is " + rest)},
+		nil
 }
 
 func (s *stage) close() {
@@ -161,8 +162,8 @@ func (s *stage) do(line string) error {
 		for _, p := range s.gateway.Providers() {
 			s.emit(
 				"providers",
-				fmt.Sprintf("providers: %s %s %s session=%q tools=%d inFlight=%d", p.ID, p.Name, p.State, p.Session,
-					p.Tools, p.InFlight),
+				fmt.Sprintf("providers: %s %s %s session=%q tools=%d inFlight=%d", p.ID, p.Name,
+					p.State, p.Session, p.Tools, p.InFlight),
 			)
 		}
 		return nil
@@ -211,7 +212,8 @@ func (s *stage) onSession(verb string, args []string, rest string) error {
 		lines, next := session.Timeline(s.read[args[0]])
 		s.read[args[0]] = next
 		for _, l := range lines {
-			s.emit(args[0], fmt.Sprintf("%s: timeline %s %s: %.300s", args[0], l.Level, l.Source, l.Message))
+			s.emit(args[0], fmt.Sprintf("%s: timeline %s %s: %.300s", args[0], l.Level, l.Source,
+				l.Message))
 		}
 	case "history":
 		s.history(session, args[1:])
@@ -219,10 +221,12 @@ func (s *stage) onSession(verb string, args []string, rest string) error {
 		tool, input, _ := strings.Cut(text, " ")
 		go func() {
 			d := session.PreToolUse(s.ctx, tool, protocol.Raw(input))
-			s.emit(args[0], fmt.Sprintf("%s: deny=%v reason=%q context=%q", args[0], d.Deny, d.Reason, d.Context))
+			s.emit(args[0], fmt.Sprintf("%s: deny=%v reason=%q context=%q", args[0], d.Deny,
+				d.Reason, d.Context))
 		}()
 	case "userprompt":
-		s.emit(args[0], fmt.Sprintf("%s: adds %q", args[0], session.UserPrompt(s.ctx, "hello", text)))
+		s.emit(args[0],
+			fmt.Sprintf("%s: adds %q", args[0], session.UserPrompt(s.ctx, "hello", text)))
 	case "transform":
 		var sections map[string]string
 		if err := json.Unmarshal([]byte(text), &sections); err != nil {
@@ -265,8 +269,8 @@ func (s *stage) history(session *gateway.Session, streams []string) {
 		if i >= 3 && i < len(rows)-1 {
 			continue
 		}
-		line := fmt.Sprintf("%s: history %d %s@%s %s %.100q", session.ID(), r.Seq, r.Stream, r.Provider, r.Level,
-			r.Event)
+		line := fmt.Sprintf("%s: history %d %s@%s %s %.100q", session.ID(), r.Seq, r.Stream,
+			r.Provider, r.Level, r.Event)
 		if r.Prompt != "" {
 			line += fmt.Sprintf(" prompt=%q", r.Prompt)
 		}
@@ -410,7 +414,8 @@ func (h *scriptedHost) Log(level adminapi.LogLevel, message string) {
 }
 
 func (h *scriptedHost) Interrupt(_ context.Context, reason string) ([]string, error) {
-	// A part of its own: the questions of the session end at the same moment, each on its goroutine.
+	// A part of its own: the questions of the session end at the same moment, each on its
+	// goroutine.
 	h.stage.emit(h.id+" interrupt", fmt.Sprintf("%s: interrupt %q", h.id, reason))
 	return nil, nil
 }

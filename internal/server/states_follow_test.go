@@ -60,8 +60,8 @@ func TestEventsStates(t *testing.T) {
 				}
 			}
 		}
-		all := []string{"cluster", "configured", "goals", "pairings", "providers", "questions", "queue", "sessions",
-			"sources", "status", "tools"}
+		all := []string{"cluster", "configured", "goals", "pairings", "providers", "questions",
+			"queue", "sessions", "sources", "status", "tools"}
 		list := read(f.listen("/events", ""))
 		if got := names(list); !slices.Equal(got, all) {
 			t.Errorf("the states are %q, want %q", got, all)
@@ -170,7 +170,8 @@ func TestEventsNotice(t *testing.T) {
 	if err := f.gateway.SetForeground("s"); err != nil {
 		t.Error(err)
 	}
-	pairing := f.gateway.Connect(&apiProvider{in: make(chan protocol.Message, 10)}, gateway.ConnOptions{})
+	pairing := f.gateway.Connect(&apiProvider{in: make(chan protocol.Message, 10)},
+		gateway.ConnOptions{})
 	pairing.Receive([]byte(`{"type":"auth","mode":"pair","name":"tab"}`))
 	until("a pairing", "pairings", `"tab"`)
 	pairing.Closed()

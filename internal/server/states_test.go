@@ -32,7 +32,8 @@ var fromProvider = map[protocol.Type]string{
 
 // fromGateway are the types that only the gateway sends.
 var fromGateway = []protocol.Type{
-	protocol.TypeAuthPairing, protocol.TypeSessions, protocol.TypeSessionsUpdated, protocol.TypeHelloAck,
+	protocol.TypeAuthPairing, protocol.TypeSessions, protocol.TypeSessionsUpdated,
+	protocol.TypeHelloAck,
 	protocol.TypeAck,
 	protocol.TypeError, protocol.TypeToolCall, protocol.TypeToolCancel, protocol.TypeGateCheck,
 	protocol.TypeTransformRequest,
@@ -53,13 +54,16 @@ var connStates = []connState{
 	{"awaitAuth", nil, []protocol.Type{protocol.TypeAuth}, protocol.TypeAuth, `"type":"sessions"`},
 	{"awaitPairing", []string{`{"type":"auth","mode":"pair","session":"s1"}`},
 		[]protocol.Type{protocol.TypeAuthConfirm}, protocol.TypeAuthConfirm, `"type":"sessions"`},
-	{"awaitHello", []string{fromProvider[protocol.TypeAuth]}, []protocol.Type{protocol.TypeHello}, protocol.TypeHello,
+	{"awaitHello", []string{fromProvider[protocol.TypeAuth]}, []protocol.Type{protocol.TypeHello},
+		protocol.TypeHello,
 		`"type":"hello.ack"`},
 	{"bound", []string{fromProvider[protocol.TypeAuth], fromProvider[protocol.TypeHello]},
-		[]protocol.Type{protocol.TypeHello, protocol.TypeGoodbye, protocol.TypeSessionReady, protocol.TypeToolResult,
-			protocol.TypeToolProgress, protocol.TypeGateResult, protocol.TypeTransformResult, protocol.TypePush,
-			protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate, protocol.TypeFilterSet,
-			protocol.TypeStreamQuery, protocol.TypeShutdownReady},
+		[]protocol.Type{protocol.TypeHello, protocol.TypeGoodbye, protocol.TypeSessionReady,
+			protocol.TypeToolResult,
+			protocol.TypeToolProgress, protocol.TypeGateResult, protocol.TypeTransformResult,
+			protocol.TypePush,
+			protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate,
+			protocol.TypeFilterSet, protocol.TypeStreamQuery, protocol.TypeShutdownReady},
 		protocol.TypeStreamQuery, `"type":"stream.history"`},
 	{
 		"unbound",
@@ -113,8 +117,11 @@ func everyMessage(t *testing.T, over string, st connState) {
 		came := do(name + "> " + message)
 		if code == "" {
 			for _, line := range came {
-				if strings.Contains(line, `"INVALID_STATE"`) || strings.Contains(line, `"UNKNOWN_TYPE"`) {
-					t.Errorf(`%s is refused: %s, want no "INVALID_STATE" and no "UNKNOWN_TYPE" in it`, typ, line)
+				if strings.Contains(line, `"INVALID_STATE"`) ||
+					strings.Contains(line, `"UNKNOWN_TYPE"`) {
+					t.Errorf(
+						`%s is refused: %s, want no "INVALID_STATE" and no "UNKNOWN_TYPE" in it`,
+						typ, line)
 				}
 			}
 			do(name + ">close")
@@ -127,7 +134,8 @@ func everyMessage(t *testing.T, over string, st connState) {
 		}
 		if came := do(name + "> " + fromProvider[st.probe]); len(came) == 0 ||
 			!strings.Contains(strings.Join(came, "\n"), st.answers) {
-			t.Errorf("after %s, %s gets %q, want %q: the state must stay", typ, st.probe, came, st.answers)
+			t.Errorf("after %s, %s gets %q, want %q: the state must stay", typ, st.probe, came,
+				st.answers)
 		}
 		do(name + ">close")
 	}

@@ -15,16 +15,16 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// terminalPath is where `tapgw terminal` hands over the pipe that a terminal gave its extension: a WebSocket whose
-// binary messages are the bytes of the pipe. The query says which terminal it is: session, pid and cwd,
-// and with had, repeated, which tools it has had from other gateways.
+// terminalPath is where `tapgw terminal` hands over the pipe that a terminal gave its extension: a
+// WebSocket whose binary messages are the bytes of the pipe. The query says which terminal it is:
+// session, pid and cwd, and with had, repeated, which tools it has had from other gateways.
 const terminalPath = "/terminal"
 
 // maxPart bounds a WebSocket message with a part of the pipe, in bytes.
 const maxPart = 1 << 20
 
-// serveTerminal serves one terminal until its pipe or its session ends. `tapgw terminal` comes back then. A session
-// that somebody has stopped can't join until something happens in its terminal.
+// serveTerminal serves one terminal until its pipe or its session ends. `tapgw terminal` comes back
+// then. A session that somebody has stopped can't join until something happens in its terminal.
 func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
 	if !s.requireToken(w, r, s.gateway.IsAdmin,
 		"this needs Authorization: Bearer with the admin token, from the .admin-token file") {
@@ -46,7 +46,8 @@ func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(w, r,
+		&websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return // Accept has answered
 	}

@@ -18,12 +18,14 @@ import (
 // Bounds of the resources for peers that have shown no secret. A peer that shows one leaves these
 // counts.
 const (
-	// maxUnproven is how many of their connections a port keeps; the gateway's own keeps as many more as providers may
-	// be connected, so that all may come back at once.
+	// maxUnproven is how many of their connections a port keeps; the gateway's own keeps as many
+	// more as providers may be connected, so that all may come back at once.
 	maxUnproven = 256
-	// When no group has 1/fairShare of the limit, they come from everywhere, and the oldest of all goes.
+	// When no group has 1/fairShare of the limit, they come from everywhere, and the oldest of all
+	// goes.
 	fairShare = 8
-	// lookInterval is the least time between two questions to the system, whose connections there are.
+	// lookInterval is the least time between two questions to the system, whose connections there
+	// are.
 	lookInterval = time.Second
 )
 
@@ -89,7 +91,8 @@ func (u *unproven) look(list []*conn) {
 	}
 }
 
-// leave removes a connection, because its peer has shown a secret or it has ended. It reports whether it was there.
+// leave removes a connection, because its peer has shown a secret or it has ended. It reports
+// whether it was there.
 func (u *unproven) leave(c *conn) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +116,8 @@ func (u *unproven) excess() (list []*conn, limit int) {
 	}
 	u.mu.Unlock()
 	if isNews {
-		u.log.Warn("too many "+u.what+" have shown no secret; the oldest are closed", "limit", limit)
+		u.log.Warn("too many "+u.what+" have shown no secret; the oldest are closed", "limit",
+			limit)
 	}
 	return list, limit
 }
@@ -143,8 +147,8 @@ func (u *unproven) first(list []*conn, limit int) *conn {
 // sender, since webhooks come through proxies.
 func sourceOf(c *conn) string { return addressSource(c.RemoteAddr().String()) }
 
-// userOrSource is the group of a connection at the gateway's own port. All other users of this machine are one, since
-// one of them may have many numbers.
+// userOrSource is the group of a connection at the gateway's own port. All other users of this
+// machine are one, since one of them may have many numbers.
 func userOrSource(c *conn) string {
 	source := sourceOf(c)
 	if source == thisMachine && !c.isOurs.Load() {
@@ -153,16 +157,18 @@ func userOrSource(c *conn) string {
 	return source
 }
 
-// prove takes a request's connection out of the unproven ones until its next request: a secret was shown.
+// prove takes a request's connection out of the unproven ones until its next request: a secret was
+// shown.
 func prove(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok && c.unproven != nil {
 		c.unproven.leave(c)
 	}
 }
 
-// followState is for [http.Server].ConnState. A request makes its connection an unproven one again: behind a proxy it
-// may be another sender's. The end of a half-sent request counts as a request in net/http; a connection that was closed
-// for it must not come back to the list, where others would have to make room for it.
+// followState is for [http.Server].ConnState. A request makes its connection an unproven one again:
+// behind a proxy it may be another sender's. The end of a half-sent request counts as a request in
+// net/http; a connection that was closed for it must not come back to the list, where others would
+// have to make room for it.
 func followState(c net.Conn, state http.ConnState) {
 	known := connOf(c)
 	if known == nil || known.unproven == nil {

@@ -47,8 +47,8 @@ func (l *connList) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// When too many connections have shown no secret, the oldest of the group with the most goes, of all if they come from
-// everywhere. Exactly as many stay as the limit says.
+// When too many connections have shown no secret, the oldest of the group with the most goes, of
+// all if they come from everywhere. Exactly as many stay as the limit says.
 func TestUnprovenConnections(t *testing.T) {
 	own := netip.MustParseAddrPort("127.0.0.1:9400")
 	peersOf := func(int) map[proc.Ends]bool {
@@ -72,8 +72,9 @@ func TestUnprovenConnections(t *testing.T) {
 		come    [][]string
 		closed  []string
 	}{
-		"as many as fit":          {userOrSource, [][]string{ours, many[:60]}, nil},
-		"one more":                {userOrSource, [][]string{ours, many[:60], many[60:61]}, ours[:1]},
+		"as many as fit": {userOrSource, [][]string{ours, many[:60]}, nil},
+		"one more": {userOrSource, [][]string{ours, many[:60], many[60:61]},
+			ours[:1]},
 		"another user":            {userOrSource, [][]string{ours, users}, users[:20]},
 		"another user comes late": {userOrSource, [][]string{users, ours}, users[:20]},
 		"one address":             {sourceOf, [][]string{ours, one}, one[:20]},
@@ -81,7 +82,8 @@ func TestUnprovenConnections(t *testing.T) {
 		"a proxy":                 {sourceOf, [][]string{many[:20], users, ours[:1]}, users[:1]},
 		"everywhere":              {sourceOf, [][]string{ours[:10], many}, ours[:10]},
 	} {
-		u := &unproven{log: slog.New(slog.DiscardHandler), groupOf: tt.groupOf, limit: 100, peersOf: peersOf}
+		u := &unproven{log: slog.New(slog.DiscardHandler), groupOf: tt.groupOf, limit: 100,
+			peersOf: peersOf}
 		var closed []string
 		from := &connList{}
 		for _, a := range slices.Concat(tt.come...) {
@@ -93,7 +95,8 @@ func TestUnprovenConnections(t *testing.T) {
 			kept++
 		}
 		if !slices.Equal(closed, tt.closed) {
-			t.Errorf("%s: %d closed, %v, want %d, %v", name, len(closed), closed, len(tt.closed), tt.closed)
+			t.Errorf("%s: %d closed, %v, want %d, %v", name, len(closed), closed, len(tt.closed),
+				tt.closed)
 		}
 		if want := kept - len(closed); len(u.list) != want {
 			t.Errorf("%s: %d are counted, want %d", name, len(u.list), want)
@@ -112,13 +115,14 @@ func TestUnprovenConnections(t *testing.T) {
 	}
 }
 
-// Sockets that send nothing do not close a connection whose request is being answered, and a connection that was closed
-// takes no place again when net/http reads its end.
+// Sockets that send nothing do not close a connection whose request is being answered, and a
+// connection that was closed takes no place again when net/http reads its end.
 func TestRequestsBesideSilentSockets(t *testing.T) {
 	u := &unproven{log: slog.New(slog.DiscardHandler), groupOf: sourceOf, limit: 100}
 	var closed []string
 	accept := func(from string) *conn {
-		c, err := listener{&connList{list: []net.Conn{addressConn{from: from, closed: &closed}}}, u}.Accept()
+		c, err := listener{&connList{list: []net.Conn{addressConn{from: from, closed: &closed}}},
+			u}.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,13 +137,15 @@ func TestRequestsBesideSilentSockets(t *testing.T) {
 		silent = append(silent, accept(fmt.Sprintf("127.0.0.1:%d", 1000+i)))
 	}
 	if !slices.Contains(u.list, asks) || !slices.Contains(u.list, waits) || len(closed) != 202 {
-		t.Fatalf("%d are closed, beginning with %v; want 202 of those that send nothing", len(closed), closed[:3])
+		t.Fatalf("%d are closed, beginning with %v; want 202 of those that send nothing",
+			len(closed), closed[:3])
 	}
 	for _, c := range silent[:202] {
 		followState(c, http.StateActive)
 	}
 	if len(closed) != 202 || len(u.list) != 100 {
-		t.Errorf("after the ends of what was closed %d are closed and %d kept, want 202 and 100", len(closed), len(u.list))
+		t.Errorf("after the ends of what was closed %d are closed and %d kept, want 202 and 100",
+			len(closed), len(u.list))
 	}
 	for _, c := range silent[202:] {
 		followState(c, http.StateActive)

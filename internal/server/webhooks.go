@@ -15,8 +15,8 @@ const webhookPrefix = "/hooks/"
 // Limits of requests to /hooks/NAME, which may come from anywhere and without a secret.
 const (
 	webhookMaxBody = 1 << 20 // bytes
-	// webhookMaxBodies is how many bodies of more than webhookSmallBody bytes are read at a time: they are in memory
-	// before their senders are known.
+	// webhookMaxBodies is how many bodies of more than webhookSmallBody bytes are read at a time:
+	// they are in memory before their senders are known.
 	webhookMaxBodies     = 64
 	webhookSmallBody     = 64 << 10
 	webhookHeaderTimeout = 5 * time.Second
@@ -26,9 +26,11 @@ const (
 
 // WebhookFunc takes a request to /hooks/NAME. It returns the answer's HTTP status, 401 for
 // everything but a right secret, and a line for the sender.
-type WebhookFunc func(ctx context.Context, name string, h http.Header, body []byte) (status int, message string)
+type WebhookFunc func(ctx context.Context, name string, h http.Header, body []byte) (status int,
+	message string)
 
-// webhooks serves /hooks/NAME: on the gateway's own port, and at a listener that serves nothing else.
+// webhooks serves /hooks/NAME: on the gateway's own port, and at a listener that serves nothing
+// else.
 type webhooks struct {
 	server    *Server
 	take      WebhookFunc
@@ -40,8 +42,10 @@ type webhooks struct {
 
 func newWebhooks(s *Server, take WebhookFunc) *webhooks {
 	h := &webhooks{server: s, take: take}
-	h.unproven.log, h.unproven.what, h.unproven.groupOf = s.log, "connections for webhooks", sourceOf
-	h.bodies.log, h.bodies.what, h.bodies.groupOf = s.log, "senders of webhooks with half a body", sourceOf
+	h.unproven.log, h.unproven.what, h.unproven.groupOf = s.log, "connections for webhooks",
+		sourceOf
+	h.bodies.log, h.bodies.what, h.bodies.groupOf = s.log, "senders of webhooks with half a body",
+		sourceOf
 	h.unproven.setLimit(maxUnproven)
 	h.bodies.setLimit(webhookMaxBodies)
 	mux := http.NewServeMux()
@@ -65,8 +69,8 @@ func newWebhooks(s *Server, take WebhookFunc) *webhooks {
 	return h
 }
 
-// ListenWebhooks binds an address that serves /hooks/NAME and nothing else, as [Server.Listen] binds one for
-// everything. Call it before Serve. It returns the address that it got.
+// ListenWebhooks binds an address that serves /hooks/NAME and nothing else, as [Server.Listen]
+// binds one for everything. Call it before Serve. It returns the address that it got.
 func (s *Server) ListenWebhooks(addr string) (net.Addr, error) {
 	list, _, err := listen(addr, nil)
 	if err != nil {
@@ -92,7 +96,8 @@ func (s *Server) webhooksURL() string {
 // names exist.
 func (h *webhooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.server.draining.Load() {
-		refuseWebhook(w, http.StatusServiceUnavailable, "the gateway is shutting down; send it again")
+		refuseWebhook(w, http.StatusServiceUnavailable,
+			"the gateway is shutting down; send it again")
 		return
 	}
 	if r.Method != http.MethodPost {
@@ -102,7 +107,8 @@ func (h *webhooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := h.read(w, r)
 	if _, isLong := errors.AsType[*http.MaxBytesError](err); isLong {
-		fail(w, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body has more than 1 MiB")
+		fail(w, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE",
+			"the body has more than 1 MiB")
 		return
 	}
 	if err != nil {
@@ -141,7 +147,8 @@ func refuseWebhook(w http.ResponseWriter, status int, message string) {
 	fail(w, status, code, message)
 }
 
-// read reads a request's body. The memory grows with the bytes that have come, not with the announced length.
+// read reads a request's body. The memory grows with the bytes that have come, not with the
+// announced length.
 func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookBodyTimeout))
 	from := http.MaxBytesReader(w, r.Body, webhookMaxBody)
@@ -157,7 +164,8 @@ func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	return append(body, rest...), err
 }
 
-// isWebhook reports whether a request is for a webhook, whose sender shows a secret that no page has.
+// isWebhook reports whether a request is for a webhook, whose sender shows a secret that no page
+// has.
 func isWebhook(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, webhookPrefix)
 }

@@ -62,7 +62,9 @@ func inWebhookBubble(t *testing.T, test func(f *webhookFixture)) {
 	})
 }
 
-func (f *webhookFixture) take(_ context.Context, name string, h http.Header, body []byte) (int, string) {
+func (f *webhookFixture) take(
+	_ context.Context, name string, h http.Header, body []byte,
+) (int, string) {
 	if name != "known" || h.Get("Authorization") != "Bearer right" {
 		return http.StatusUnauthorized, "wrong"
 	}
@@ -72,7 +74,8 @@ func (f *webhookFixture) take(_ context.Context, name string, h http.Header, bod
 	return http.StatusAccepted, "taken"
 }
 
-// raw sends bytes to a listener and returns the first line of each answer until the server hangs up or says nothing.
+// raw sends bytes to a listener and returns the first line of each answer until the server hangs up
+// or says nothing.
 func (f *webhookFixture) raw(l *restPipes, text string) (statuses []string) {
 	f.Helper()
 	c, err := l.dial()
@@ -115,8 +118,9 @@ func TestWebhookRequests(t *testing.T) {
 		text, want string // statuses
 		taken      int
 	}{
-		"right":              {post("/hooks/known", "right", "", "a"), "202", 1},
-		"two in a row":       {strings.Repeat(post("/hooks/known", "right", "", "a"), 2), "202 202", 2},
+		"right": {post("/hooks/known", "right", "", "a"), "202", 1},
+		"two in a row": {strings.Repeat(post("/hooks/known", "right", "", "a"), 2), "202 202",
+			2},
 		"wrong":              {post("/hooks/known", "wrong", "", "a"), "401", 0},
 		"unknown":            {post("/hooks/other", "right", "", "a"), "401", 0},
 		"no name":            {post("/hooks/", "right", "", "a"), "404", 0},
@@ -131,21 +135,26 @@ func TestWebhookRequests(t *testing.T) {
 		"too large":          {post("/hooks/known", "right", "", big+"x"), "413", 0},
 		"too large, unknown": {post("/hooks/other", "wrong", "", big+"x"), "413", 0},
 		"chunks":             {chunked + "\r\n1\r\na\r\n0\r\n\r\n", "202", 1},
-		"endless chunks":     {chunked + "\r\n" + strings.Repeat("10000\r\n"+big[:0x10000]+"\r\n", 20), "413", 0},
+		"endless chunks": {chunked + "\r\n" + strings.Repeat("10000\r\n"+big[:0x10000]+"\r\n",
+			20), "413", 0},
 		"two lengths": {"POST /hooks/known HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer right\r\n" +
 			"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "400", 0},
-		// What is behind the last chunk is a request of its own, whatever Content-Length says of it.
+		// What is behind the last chunk is a request of its own, whatever Content-Length says of
+		// it.
 		"chunks and a length": {chunked + "Content-Length: 3\r\n\r\n0\r\n\r\n" +
 			post("/hooks/known", "wrong", "", ""), "202 401", 1},
 		"a strange encoding": {"POST /hooks/known HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", "501", 0},
-		"a huge header":      {post("/hooks/known", "right", "X: "+strings.Repeat("x", 80<<10)+"\r\n", "a"), "431", 0},
+		"a huge header": {post("/hooks/known", "right", "X: "+strings.Repeat("x", 80<<10)+
+			"\r\n", "a"), "431", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWebhookBubble(t, func(f *webhookFixture) {
 				for where, l := range map[string]*restPipes{"own": f.own, "only": f.only} {
 					f.taken = nil
-					if got := strings.Join(f.raw(l, tt.text), " "); got != tt.want || len(f.taken) != tt.taken {
-						f.Errorf("%s: got %s and %d taken, want %s and %d", where, got, len(f.taken), tt.want, tt.taken)
+					if got := strings.Join(f.raw(l, tt.text), " "); got != tt.want ||
+						len(f.taken) != tt.taken {
+						f.Errorf("%s: got %s and %d taken, want %s and %d", where, got,
+							len(f.taken), tt.want, tt.taken)
 					}
 				}
 			})
@@ -157,15 +166,20 @@ func TestWebhookRequests(t *testing.T) {
 func TestWebhookListenerServesNothingElse(t *testing.T) {
 	inWebhookBubble(t, func(f *webhookFixture) {
 		token := "Authorization: Bearer " + f.server.gateway.AdminToken() + "\r\n"
-		paths := []string{"/", "/host", "/mcp", "/metrics", "/healthz", "/page/", "/signin", "/api/v1/sessions",
-			"/api/config", "/hooks", "//api/v1/status", "/hooks/../api/v1/status", "/hooks/x/../../metrics", "*"}
+		paths := []string{"/", "/host", "/mcp", "/metrics", "/healthz", "/page/", "/signin",
+			"/api/v1/sessions",
+			"/api/config", "/hooks", "//api/v1/status", "/hooks/../api/v1/status",
+			"/hooks/x/../../metrics", "*"}
 		for _, method := range []string{"GET", "POST", "OPTIONS", "DELETE"} {
 			for _, path := range paths {
-				for _, upgrade := range []string{"", "Upgrade: websocket\r\nConnection: Upgrade\r\n" +
-					"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"} {
-					got := f.raw(f.only, method+" "+path+" HTTP/1.1\r\nHost: anything\r\n"+token+upgrade+"\r\n")
+				for _, upgrade := range []string{"",
+					"Upgrade: websocket\r\nConnection: Upgrade\r\n" +
+						"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"} {
+					got := f.raw(f.only, method+" "+path+" HTTP/1.1\r\nHost: anything\r\n"+token+
+						upgrade+"\r\n")
 					// 307 and 301 are the cleaned path; net/http answers OPTIONS * itself.
-					if len(got) != 1 || got[0] != "404" && got[0] != "307" && got[0] != "301" && path != "*" {
+					if len(got) != 1 || got[0] != "404" && got[0] != "307" && got[0] != "301" &&
+						path != "*" {
 						f.Errorf("%s %s: got %v, want 404", method, path, got)
 					}
 				}
@@ -179,12 +193,14 @@ func TestWebhookWrongSecretsAreCounted(t *testing.T) {
 	inWebhookBubble(t, func(f *webhookFixture) {
 		for i := range maxAuthFailures + 1 {
 			path := []string{"/hooks/known", "/hooks/other"}[i%2]
-			if got := f.raw(f.own, post(path, "guess", "Connection: close\r\n", "")); got[0] != "401" {
+			if got := f.raw(f.own, post(path, "guess", "Connection: close\r\n",
+				"")); got[0] != "401" {
 				f.Fatalf("guess %d: got %v, want 401", i, got)
 			}
 		}
 		for _, path := range []string{"/hooks/known", "/hooks/other", "/api/v1/status"} {
-			if got := f.raw(f.own, post(path, "guess", "Connection: close\r\n", "")); got[0] != "429" {
+			if got := f.raw(f.own, post(path, "guess", "Connection: close\r\n",
+				"")); got[0] != "429" {
 				f.Errorf("one more at %s: got %v, want 429", path, got)
 			}
 		}
@@ -192,7 +208,8 @@ func TestWebhookWrongSecretsAreCounted(t *testing.T) {
 			f.Errorf("the right secret: got %v, want 202", got)
 		}
 		f.raw(f.own, post("/hooks/"+strings.Repeat("n", 10_000), "guess", "", ""))
-		if log := f.log.String(); strings.Contains(log, "guess") || strings.Contains(log, strings.Repeat("n", 1000)) {
+		if log := f.log.String(); strings.Contains(log, "guess") ||
+			strings.Contains(log, strings.Repeat("n", 1000)) {
 			f.Errorf("the log has the secret or a path without end: %.2000s", log)
 		}
 	})
@@ -207,10 +224,12 @@ func TestWebhookSlowRequests(t *testing.T) {
 			text string
 			want time.Duration
 		}{
-			"no header":                   {f.only, "", webhookHeaderTimeout},
-			"half a header":               {f.only, head, webhookHeaderTimeout},
-			"half a body":                 {f.only, head + "Content-Length: 1000000\r\n\r\n{", webhookBodyTimeout},
-			"half a body at our own port": {f.own, head + "Content-Length: 1000000\r\n\r\n{", webhookBodyTimeout},
+			"no header":     {f.only, "", webhookHeaderTimeout},
+			"half a header": {f.only, head, webhookHeaderTimeout},
+			"half a body": {f.only, head + "Content-Length: 1000000\r\n\r\n{",
+				webhookBodyTimeout},
+			"half a body at our own port": {f.own, head + "Content-Length: 1000000\r\n\r\n{",
+				webhookBodyTimeout},
 		} {
 			c, err := tt.at.dial()
 			if err != nil {
@@ -244,13 +263,14 @@ func TestWebhookAnnouncedBody(t *testing.T) {
 	}
 }
 
-// Many large bodies at once fill no memory: the oldest goes, and a right request needs not wait. A small body takes no
-// place.
+// Many large bodies at once fill no memory: the oldest goes, and a right request needs not wait. A
+// small body takes no place.
 func TestWebhookBodiesAreBounded(t *testing.T) {
 	inWebhookBubble(t, func(f *webhookFixture) {
 		var open []net.Conn
 		half := strings.Repeat("x", webhookMaxBody-1)
-		head := strings.TrimSuffix(post("/hooks/known", "right", "", half+"x"), "x") // one byte is missing
+		// one byte is missing
+		head := strings.TrimSuffix(post("/hooks/known", "right", "", half+"x"), "x")
 		for range webhookMaxBodies {
 			c, err := f.own.dial()
 			if err != nil {
@@ -267,9 +287,11 @@ func TestWebhookBodiesAreBounded(t *testing.T) {
 		}
 		send := func(size int) {
 			for i := range 10 {
-				request := post("/hooks/known", "right", "Connection: close\r\n", strings.Repeat("a", size))
+				request := post("/hooks/known", "right", "Connection: close\r\n",
+					strings.Repeat("a", size))
 				if got := f.raw(f.own, request); len(got) != 1 || got[0] != "202" {
-					f.Errorf("request %d of %d bytes beside half bodies: got %v, want 202", i, size, got)
+					f.Errorf("request %d of %d bytes beside half bodies: got %v, want 202", i, size,
+						got)
 				}
 			}
 		}
@@ -281,7 +303,8 @@ func TestWebhookBodiesAreBounded(t *testing.T) {
 		for i, c := range open {
 			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 			_, err := c.Read(make([]byte, 1))
-			if isClosed := errors.Is(err, io.EOF); isClosed != (i == 0) { // right ones give their place back
+			// right ones give their place back
+			if isClosed := errors.Is(err, io.EOF); isClosed != (i == 0) {
 				f.Errorf("half body %d: got closed %v, want only the oldest closed", i, isClosed)
 			}
 			_ = c.Close()

@@ -139,7 +139,8 @@ func (w *wire) Close(code protocol.CloseCode, reason string) {
 		ws := w.ws
 		w.handshakes.Go(func() {
 			defer close(w.closeDone)
-			w.flushAll() // a frame that another goroutine sends now comes before the close frame, too
+			// a frame that another goroutine sends now comes before the close frame, too
+			w.flushAll()
 			reason = reason[:min(len(reason), maxCloseReason)]
 			_ = ws.Close(websocket.StatusCode(code), reason)
 		})
@@ -167,11 +168,13 @@ const minReadBuffer = 4 << 10
 // frameReader reads the frames of one connection and gives each to a callback, all on the
 // goroutine that calls wire.read.
 type frameReader struct {
-	maxText         int                              // larger frames go to onOversized
-	isAuthenticated func() bool                      // until then maxBeforeAuth bounds all frames together
-	onText          func(text []byte)                // a text frame, or a binary one that is UTF-8
-	onOversized     func(beginning []byte, size int) // the first maxText bytes; size is at most protocol.MaxFrame
-	onBinary        func(size int)                   // a binary frame that is not UTF-8
+	maxText int // larger frames go to onOversized
+	// until then maxBeforeAuth bounds all frames together
+	isAuthenticated func() bool
+	onText          func(text []byte) // a text frame, or a binary one that is UTF-8
+	// the first maxText bytes; size is at most protocol.MaxFrame
+	onOversized func(beginning []byte, size int)
+	onBinary    func(size int) // a binary frame that is not UTF-8
 
 	buffer    []byte
 	readEarly int // bytes that came before authentication
@@ -254,7 +257,8 @@ func (f *frameReader) fill(frame io.Reader, limit int) (n int, err error) {
 // wirePeer is the [gateway.Peer] of a provider at the other end of a WebSocket.
 type wirePeer struct{ *wire }
 
-// Send implements [gateway.Peer]: it queues a message, in the order of the calls, which Flush sends. It never blocks.
+// Send implements [gateway.Peer]: it queues a message, in the order of the calls, which Flush
+// sends. It never blocks.
 func (p wirePeer) Send(m protocol.Message) {
 	p.enqueue(func(dst []byte) []byte { return protocol.Append(dst, m) })
 }
@@ -304,7 +308,8 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, limit int) (*wi
 	if err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(-1) // frameReader bounds it: an oversized frame gets an answer and the connection goes on
+	// frameReader bounds it: an oversized frame gets an answer and the connection goes on
+	ws.SetReadLimit(-1)
 	c.startQueueing(limit, func() {
 		s.gateway.Stats().SlowPeers.Add(1)
 		s.log.Warn("closing a slow consumer", "remote", r.RemoteAddr)

@@ -32,8 +32,8 @@ func (l oneConn) Accept() (net.Conn, error) {
 func (l oneConn) Close() error   { close(l.done); return nil }
 func (l oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// What was queued before Close reaches the other side, also while another goroutine sends: a provider whose token is
-// wrong must read why.
+// What was queued before Close reaches the other side, also while another goroutine sends: a
+// provider whose token is wrong must read why.
 func TestCloseSendsWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -59,11 +59,14 @@ func TestCloseSendsWhatIsQueued(t *testing.T) {
 		}()
 
 		client := &http.Client{Transport: &http.Transport{
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return theirs, nil },
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return theirs, nil
+			},
 		}}
 		dialled := make(chan *websocket.Conn)
 		go func() {
-			c, _, err := websocket.Dial(t.Context(), "ws://gateway.test/", &websocket.DialOptions{HTTPClient: client})
+			c, _, err := websocket.Dial(t.Context(), "ws://gateway.test/",
+				&websocket.DialOptions{HTTPClient: client})
 			if err != nil {
 				t.Error(err)
 			}
@@ -85,7 +88,8 @@ func TestCloseSendsWhatIsQueued(t *testing.T) {
 				t.Fatalf("got %q, %v, want %q", got, err, want)
 			}
 		}
-		if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		if _, _, err := c.Read(t.Context()); websocket.CloseStatus(
+			err) != websocket.StatusPolicyViolation {
 			t.Errorf("after the frames: %v, want %v", err, websocket.StatusPolicyViolation)
 		}
 		handshakes.Wait()

@@ -91,7 +91,8 @@ func TestWireCorpus(t *testing.T) {
 						return
 					}
 					if diff := cmp.Diff(string(script.Data), got); diff != "" && !*update {
-						t.Errorf("%s (-want +got); run with -update and review if it is right:\n%s", file, diff)
+						t.Errorf("%s (-want +got); run with -update and review if it is right:\n%s",
+							file, diff)
 					}
 				})
 			})
@@ -122,7 +123,9 @@ func playScript(t *testing.T, over, script string) string {
 			came = append(came, s.collect()...)
 		}
 		if strings.HasPrefix(line, "join ") {
-			came = slices.DeleteFunc(came, func(o string) bool { return !strings.Contains(o, `"hello.ack"`) })
+			came = slices.DeleteFunc(came, func(o string) bool {
+				return !strings.Contains(o, `"hello.ack"`)
+			})
 		}
 		out.WriteString(foldRepeats(came))
 	}
@@ -162,13 +165,14 @@ func joinSteps(args []string) []string {
 		if timed {
 			timeout = `,"timeout":` + timeout
 		}
-		tools = append(tools, fmt.Sprintf(`{"name":%q,"description":"d","parameters":{}%s}`, name, timeout))
+		tools = append(tools, fmt.Sprintf(`{"name":%q,"description":"d","parameters":{}%s}`, name,
+			timeout))
 	}
 	return []string{
 		"connect " + args[0],
 		args[0] + `> {"type":"auth","token":"$instance"}`,
-		fmt.Sprintf(`%s> {"type":"hello","name":%q,"protocolVersion":2,"session":%q,"tools":[%s]}`, args[0], args[0],
-			args[1], strings.Join(tools, ",")),
+		fmt.Sprintf(`%s> {"type":"hello","name":%q,"protocolVersion":2,"session":%q,"tools":[%s]}`,
+			args[0], args[0], args[1], strings.Join(tools, ",")),
 	}
 }
 

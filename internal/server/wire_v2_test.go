@@ -45,7 +45,8 @@ func (s *stage) doV2(word string, args []string, rest string) (known bool, err e
 	case "callgated", "tracedcall":
 		return true, s.callWith(word, rest)
 	case "grant":
-		pass := s.gateway.Issue(gateway.PassSpec{Trust: gateway.Trust(args[1]), Grants: args[2:], All: true})
+		pass := s.gateway.Issue(gateway.PassSpec{Trust: gateway.Trust(args[1]), Grants: args[2:],
+			All: true})
 		s.names.set(args[0], pass.Token())
 		return true, nil
 	case "ask":
@@ -65,7 +66,8 @@ func (s *stage) doV2(word string, args []string, rest string) (known bool, err e
 		return true, nil
 	case "counts":
 		st := s.gateway.Stats()
-		s.emit("counts", fmt.Sprintf("counts: ignored=%d unsure=%d", st.Ignored.Load(), st.UndecidedMatches.Load()))
+		s.emit("counts", fmt.Sprintf("counts: ignored=%d unsure=%d", st.Ignored.Load(),
+			st.UndecidedMatches.Load()))
 		return true, nil
 	}
 	return false, nil
@@ -171,14 +173,16 @@ func (s *stage) definitions(id string) error {
 	}
 	tools, _ := session.HostTools()
 	for _, t := range tools {
-		s.emit(id, fmt.Sprintf("%s: defines %s of %s %q %s", id, t.Name, t.Provider, t.Description, t.Parameters))
+		s.emit(id, fmt.Sprintf("%s: defines %s of %s %q %s", id, t.Name, t.Provider, t.Description,
+			t.Parameters))
 	}
 	return nil
 }
 
 // filterRules are N rules of a filter that match nothing.
 func filterRules(n int) string {
-	return "[" + strings.Join(slices.Repeat([]string{`{"match":"none","outcome":"drop"}`}, n), ",") + "]"
+	return "[" + strings.Join(slices.Repeat([]string{`{"match":"none","outcome":"drop"}`}, n),
+		",") + "]"
 }
 
 // sections are N transforms, of s1 to sN.

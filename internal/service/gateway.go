@@ -19,7 +19,8 @@ import (
 
 // Line is the service and its gateway as --json shows it.
 type Line struct {
-	Action    string `json:"action,omitzero"` // of [Service.Install] or [Service.Uninstall]; "" for status
+	// of [Service.Install] or [Service.Uninstall]; "" for status
+	Action    string `json:"action,omitzero"`
 	Manager   string `json:"manager"`
 	File      string `json:"file"`
 	Installed bool   `json:"installed"`
@@ -97,7 +98,9 @@ func Environ() []string {
 
 // PlanRestart returns how to start the gateway g again, nil when tapgw ensure started it.
 // It refuses a gateway in the foreground, and one whose config file has a fault.
-func PlanRestart(ctx context.Context, g statedir.Info) (start func(context.Context) error, err error) {
+func PlanRestart(
+	ctx context.Context, g statedir.Info,
+) (start func(context.Context) error, err error) {
 	args := g.Args
 	configFile := argValue(args, "--config=")
 	if len(args) == 0 {
@@ -106,8 +109,11 @@ func PlanRestart(ctx context.Context, g statedir.Info) (start func(context.Conte
 			return nil, err
 		}
 		if s == nil {
-			return nil, cli.Failed("the gateway of process %d runs in the foreground (tapgw serve) and can't be "+
-				"restarted from here: end it (Ctrl-C there, or tapgw stop) and start it there again", g.PID)
+			return nil,
+				cli.Failed(
+					"the gateway of process %d runs in the foreground (tapgw serve) and can't be "+
+						"restarted from here: end it (Ctrl-C there, or tapgw stop) and start "+
+						"it there again", g.PID)
 		}
 		p, err := s.Program()
 		if err != nil {
@@ -150,7 +156,9 @@ func argValue(words []string, prefix string) string {
 
 // FindLog finds the log of the gateway that runs here. While no gateway runs, it is the service's
 // log, else the log of the last gateway of tapgw ensure.
-func FindLog(ctx context.Context, state daemon.Dir, last int, follow bool, note func(string)) (Log, error) {
+func FindLog(
+	ctx context.Context, state daemon.Dir, last int, follow bool, note func(string),
+) (Log, error) {
 	ensured := Log{File: state.LogFile()}
 	g, isRunning, err := state.Current()
 	switch {
@@ -161,8 +169,10 @@ func FindLog(ctx context.Context, state daemon.Dir, last int, follow bool, note 
 	case isRunning:
 		s, err := Of(ctx, g.PID)
 		if err == nil && s == nil {
-			err = cli.NotFound("the gateway of process %d runs in the foreground (tapgw serve): it logs to its own "+
-				"stderr and to no file; keep it with: tapgw serve 2>FILE", g.PID)
+			err = cli.NotFound(
+				"the gateway of process %d runs in the foreground (tapgw serve): it "+
+					"logs to its own "+
+					"stderr and to no file; keep it with: tapgw serve 2>FILE", g.PID)
 		}
 		if err != nil {
 			return Log{}, err
@@ -174,8 +184,9 @@ func FindLog(ctx context.Context, state daemon.Dir, last int, follow bool, note 
 	}
 	switch _, err := os.Stat(ensured.File); {
 	case errors.Is(err, fs.ErrNotExist):
-		return Log{}, cli.NotFound("no gateway runs, and none of tapgw ensure has left a log: there is no %s",
-			ensured.File)
+		return Log{},
+			cli.NotFound("no gateway runs, and none of tapgw ensure has left a log: there is no %s",
+				ensured.File)
 	case err != nil:
 		return Log{}, fmt.Errorf("looking for a log: %w", err)
 	}

@@ -78,7 +78,8 @@ func (m launchd) define(p Program) ([]byte, error) {
 	}
 	for _, v := range p.Env {
 		name, value, _ := strings.Cut(v, "=")
-		fmt.Fprintf(&env, "\t\t<key>%s</key>\n\t\t<string>%s</string>\n", escapeXML(name), escapeXML(value))
+		fmt.Fprintf(&env, "\t\t<key>%s</key>\n\t\t<string>%s</string>\n", escapeXML(name),
+			escapeXML(value))
 	}
 	return fmt.Appendf(nil, agent, mark, agentLabel, args.String(), env.String(),
 		escapeXML(xdg.Home), escapeXML(m.logFile())), nil
@@ -123,8 +124,10 @@ func (m launchd) state(ctx context.Context) (State, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return State{}, cli.Failed("service: launchctl is not on PATH: put /bin there%s", otherwise)
 	case err != nil && ctx.Err() == nil:
-		return State{}, cli.Failed("service: launchd has no session for this user (%v): log in at the screen once%s",
-			err, otherwise)
+		return State{},
+			cli.Failed(
+				"service: launchd has no session for this user (%v): log in at the screen once%s",
+				err, otherwise)
 	case err != nil:
 		return State{}, err
 	}

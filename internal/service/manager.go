@@ -36,7 +36,8 @@ type manager interface {
 }
 
 // otherwise ends the errors of a system without a service manager.
-const otherwise = "; else start tapgw serve by what starts your programs, or tapgw ensure when it is needed"
+const otherwise = "; else start tapgw serve by what starts your programs, or tapgw ensure " +
+	"when it is needed"
 
 // mark is in the first lines of each file that this package writes. It never replaces or
 // removes a file without it.
@@ -67,7 +68,8 @@ func runManager(ctx context.Context, name string, args ...string) (string, error
 // checkWord refuses text that a service's file can't hold.
 func checkWord(s string) error {
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return cli.Failed("service install: %q has a control character, which a service cannot be given", s)
+		return cli.Failed(
+			"service install: %q has a control character, which a service cannot be given", s)
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ func TestNotifier(t *testing.T) {
 	}
 	// Nobody is there.
 	Notifier{filepath.Join(t.TempDir(), "none"), logger}.Notify(Stopping)
-	if !strings.Contains(log.String(), "state=STOPPING=1") && !strings.Contains(log.String(), `state="STOPPING=1"`) {
+	if !strings.Contains(log.String(), "state=STOPPING=1") &&
+		!strings.Contains(log.String(), `state="STOPPING=1"`) {
 		t.Errorf("logged %s", &log)
 	}
 }

@@ -51,8 +51,10 @@ func TestDefineRefusesWordsThatNoFileHolds(t *testing.T) {
 		{systemd{}, Program{Path: "/a", Args: []string{"x\ny"}}, "control character"},
 		{launchd{}, Program{Path: "/a", Env: []string{"X=\x1b"}}, "control character"},
 	} {
-		if _, err := tt.manager.define(tt.program); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s %q: got %v, want an error with %q", tt.manager.name(), tt.program, err, tt.want)
+		if _, err := tt.manager.define(tt.program); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %q: got %v, want an error with %q", tt.manager.name(), tt.program, err,
+				tt.want)
 		}
 	}
 }
@@ -81,14 +83,15 @@ func TestAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"Label":                "local.tapgw",
-		"ProgramArguments":     []any{odd.Path, odd.Args[0], odd.Args[1]},
-		"EnvironmentVariables": map[string]any{"COPILOT_HOME": "/a b/%t $X <é>", "PATH": `/bin:/c\d"e`},
-		"WorkingDirectory":     home,
-		"StandardErrorPath":    filepath.Join(home, "Library", "Logs", "tapgw.log"),
-		"RunAtLoad":            true,
-		"KeepAlive":            map[string]any{"SuccessfulExit": false},
-		"ExitTimeOut":          "20",
+		"Label":            "local.tapgw",
+		"ProgramArguments": []any{odd.Path, odd.Args[0], odd.Args[1]},
+		"EnvironmentVariables": map[string]any{"COPILOT_HOME": "/a b/%t $X <é>",
+			"PATH": `/bin:/c\d"e`},
+		"WorkingDirectory":  home,
+		"StandardErrorPath": filepath.Join(home, "Library", "Logs", "tapgw.log"),
+		"RunAtLoad":         true,
+		"KeepAlive":         map[string]any{"SuccessfulExit": false},
+		"ExitTimeOut":       "20",
 	}
 	if diff := cmp.Diff(want, readPlist(t, data)); diff != "" {
 		t.Errorf("the property list (-want +got):\n%s", diff)
@@ -207,7 +210,8 @@ func newLaunchdRig(t *testing.T) *launchdRig {
 	if err := os.Mkdir(filepath.Join(r.home, "bin"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.home, "bin/launchctl"), []byte(launchctl), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(r.home, "bin/launchctl"), []byte(launchctl),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -216,7 +220,8 @@ func newLaunchdRig(t *testing.T) *launchdRig {
 // install returns the action, or the text of the error.
 func (r *launchdRig) install(definition string, start bool) string {
 	r.t.Helper()
-	action, err := r.service.Install(r.t.Context(), []byte("<!-- "+mark+" -->"+definition), start, allow)
+	action, err := r.service.Install(r.t.Context(), []byte("<!-- "+mark+" -->"+definition), start,
+		allow)
 	if err != nil {
 		return err.Error()
 	}
@@ -284,7 +289,8 @@ func TestLaunchdInstallRestoresAfterAFailure(t *testing.T) {
 	r := newLaunchdRig(t)
 	equal(t, "first", r.install("one", true), Installed)
 	got := r.install("broken", true)
-	if !strings.Contains(got, "Input/output error") || !strings.HasSuffix(got, "; all is as it was") {
+	if !strings.Contains(got, "Input/output error") ||
+		!strings.HasSuffix(got, "; all is as it was") {
 		t.Errorf("broken: got %q, want launchctl's error and that all is as it was", got)
 	}
 	r.expectFile("one")

@@ -64,7 +64,8 @@ func (systemd) define(p Program) ([]byte, error) {
 	// systemd refuses such a path, quoted or not.
 	if strings.ContainsAny(p.Path, `"'\`) {
 		return nil, cli.Failed(
-			"service install: systemd runs no program whose path has a quote or a backslash: %s; move it",
+			"service install: systemd runs no program whose path has a quote or a "+
+				"backslash: %s; move it",
 			p.Path,
 		)
 	}
@@ -115,14 +116,18 @@ func (systemd) parse(definition []byte) (p Program, err error) {
 var quotedWord = lazyregexp.New(`"((?:[^"\\]|\\.)*)"`)
 
 func (systemd) state(ctx context.Context) (State, error) {
-	out, err := systemctl(ctx, "show", "--property=LoadState,ActiveState,UnitFileState,MainPID", unitName)
+	out, err := systemctl(ctx, "show", "--property=LoadState,ActiveState,UnitFileState,MainPID",
+		unitName)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return State{}, cli.Failed("service: systemctl is not on PATH: put it there if systemd runs this system%s",
-			otherwise)
+		return State{},
+			cli.Failed(
+				"service: systemctl is not on PATH: put it there if systemd runs this system%s",
+				otherwise)
 	case err != nil && ctx.Err() == nil:
 		return State{}, cli.Failed("service: systemd does not answer for this user (%v): "+
-			"log in as the user, not by su or sudo, or run: sudo loginctl enable-linger $(id -un); "+
+			"log in as the user, not by su or sudo, or run: sudo loginctl enable-linger $(id "+
+			"-un); "+
 			"export XDG_RUNTIME_DIR=/run/user/$(id -u)%s", err, otherwise)
 	case err != nil:
 		return State{}, err
@@ -163,7 +168,8 @@ func (m systemd) start(ctx context.Context) error { return m.run(ctx, "start", u
 func (systemd) run(ctx context.Context, args ...string) error {
 	_, err := systemctl(ctx, args...)
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return cli.Failed("service: the gateway does not start under systemd (its log: tapgw logs --last 20)")
+		return cli.Failed(
+			"service: the gateway does not start under systemd (its log: tapgw logs --last 20)")
 	}
 	return err
 }
@@ -193,8 +199,8 @@ func (systemd) hints() []string {
 
 // log is the journal's, which has a unit's output.
 func (systemd) log(last int, follow bool) Log {
-	command := []string{"journalctl", "--user", "--unit=" + unitName, "--output=cat", "--no-pager", "--quiet",
-		"--lines=" + strconv.Itoa(last)}
+	command := []string{"journalctl", "--user", "--unit=" + unitName, "--output=cat", "--no-pager",
+		"--quiet", "--lines=" + strconv.Itoa(last)}
 	if follow {
 		command = append(command, "--follow")
 	}

@@ -15,7 +15,8 @@ func Deciding(line string) ([]string, bool) {
 	if len(line) > maxLength {
 		return nil, false
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line),
+		"")
 	if err != nil {
 		return nil, false
 	}

@@ -35,10 +35,13 @@ func Denial(patterns []string, line string, commands ...string) string {
 		// Match the text unchanged, because a prefix may contain a command, and twice without
 		// prefixes: once with quoted texts as further commands, once with each as one word.
 		bare := prefixes.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 ")
-		text = quotes.Replace(text) + "\n" + quotes.Replace(bare) + "\n" + quoted.ReplaceAllStringFunc(bare, oneWord)
+		text = quotes.Replace(text) + "\n" + quotes.Replace(bare) + "\n" +
+			quoted.ReplaceAllStringFunc(bare, oneWord)
 		for piece := range strings.FieldsFuncSeq(text, isSeparator) {
 			words := strings.Fields(piece)
-			if i := slices.IndexFunc(split, func(p []string) bool { return denies(p, words) }); i >= 0 {
+			if i := slices.IndexFunc(split, func(p []string) bool {
+				return denies(p, words)
+			}); i >= 0 {
 				return patterns[i]
 			}
 		}
@@ -88,7 +91,8 @@ func denies(pattern, words []string) bool {
 			if deniesBehindOptions(pattern, withoutNeutral(window)) {
 				return true
 			}
-			runsOthers = runsOthers || slices.ContainsFunc(words[i+1:min(len(words), i+4)], nested.MatchString)
+			runsOthers = runsOthers || slices.ContainsFunc(words[i+1:min(len(words), i+4)],
+				nested.MatchString)
 		}
 		runsOthers = runsOthers || runners.has(program) || interpreters.has(program)
 		if !runsOthers && !assignment.MatchString(word) && !keywords.has(word) {
@@ -119,7 +123,8 @@ func deniesBehindOptions(pattern, words []string) bool {
 	}
 	for i := 1; i < len(words) && (isOption(i) || isOption(i-1)); i++ {
 		behind := append(words[:1:1], words[i+1:min(len(words), i+len(pattern))]...)
-		if i > maxOptions && beginsWith(words[:1], pattern[:min(1, len(pattern))]) || beginsWith(behind, pattern) {
+		if i > maxOptions && beginsWith(words[:1], pattern[:min(1, len(pattern))]) ||
+			beginsWith(behind, pattern) {
 			return true
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// repository makes a repository whose configuration names programs for all that git runs when it reads: gpg, a pager, a
-// format. The program leaves the file ran. Its commit has a signature, so that formats about one ask gpg.
+// repository makes a repository whose configuration names programs for all that git runs when it
+// reads: gpg, a pager, a format. The program leaves the file ran. Its commit has a signature, so
+// that formats about one ask gpg.
 func repository(t *testing.T) (dir, ran string) {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
@@ -30,31 +31,33 @@ func repository(t *testing.T) (dir, ran string) {
 		return strings.TrimSpace(string(out))
 	}
 	git("", "init", "-q")
-	for key, value := range map[string]string{"gpg.program": program, "pretty.evil": "%G?", "pretty.onelinex": "%G?",
-		"core.pager": program} {
+	for key, value := range map[string]string{"gpg.program": program, "pretty.evil": "%G?",
+		"pretty.onelinex": "%G?",
+		"core.pager":      program} {
 		git("", "config", key, value)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("text\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	git("", "add", "file")
-	commit := git("tree "+git("", "write-tree")+"\nauthor A <a@example> 1 +0000\ncommitter A <a@example> 1 +0000\n"+
+	commit := git("tree "+git("",
+		"write-tree")+"\nauthor A <a@example> 1 +0000\ncommitter A <a@example> 1 +0000\n"+
 		"gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\nfirst\n",
 		"hash-object", "-t", "commit", "-w", "--stdin")
 	git("", "update-ref", "HEAD", commit)
 	return dir, ran
 }
 
-// Real git runs no program and reads no file outside the repository for a line that rules allow, and does so for lines
-// that they refuse.
+// Real git runs no program and reads no file outside the repository for a line that rules allow,
+// and does so for lines that they refuse.
 func TestGitReadsOnly(t *testing.T) {
 	dir, ran := repository(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("hidden\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules := begin("git status", "git log", "git diff", "git show", "git blame", "git grep", "git shortlog",
-		"git rev-list", "git branch", "git tag")
+	rules := begin("git status", "git log", "git diff", "git show", "git blame", "git grep",
+		"git shortlog", "git rev-list", "git branch", "git tag")
 	for line, allowed := range map[string]bool{
 		"git --no-pager log --oneline -10":          true,
 		"git -P log --pretty=fuller":                true,
@@ -93,7 +96,8 @@ func TestGitReadsOnly(t *testing.T) {
 		_, err := os.Stat(ran)
 		_ = os.Remove(ran)
 		if leaves := err == nil || strings.Contains(string(out), "hidden"); allowed && leaves {
-			t.Errorf("%s: ran a program %v, and printed %q, want none of both", line, err == nil, out)
+			t.Errorf("%s: ran a program %v, and printed %q, want none of both", line, err == nil,
+				out)
 		} else if !allowed && !leaves && !strings.Contains(line, " -nf ") {
 			t.Errorf("%s: runs nothing and reads nothing, so it shows nothing: %q", line, out)
 		}

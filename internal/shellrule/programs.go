@@ -25,7 +25,8 @@ type openWords struct {
 // input.
 func (o openWords) refused(isPiped bool) int {
 	program := path.Base(o.words[0])
-	hasScript := o.fixed > 1 && !strings.HasPrefix(o.words[1], "-") || o.fixed > 2 && o.words[1] == "-m"
+	hasScript := o.fixed > 1 && !strings.HasPrefix(o.words[1], "-") || o.fixed > 2 &&
+		o.words[1] == "-m"
 	first := func(refuses func(i int) bool) int {
 		if n := slices.IndexFunc(o.at, refuses); n >= 0 {
 			return o.at[n]
@@ -36,7 +37,8 @@ func (o openWords) refused(isPiped bool) int {
 	if pattern, from := o.harmlessPattern(); pattern != nil && len(o.at) > 0 {
 		comparesFiles := program == "git" && o.words[1] == "diff" && operands(o.words[from:]) > 1
 		return first(func(i int) bool {
-			return i >= from && (!pattern.MatchString(o.words[i]) || comparesFiles && outside.MatchString(o.words[i]))
+			return i >= from && (!pattern.MatchString(o.words[i]) || comparesFiles &&
+				outside.MatchString(o.words[i]))
 		})
 	}
 	switch {
@@ -48,7 +50,9 @@ func (o openWords) refused(isPiped bool) int {
 	}
 	isOpen := families.has(program) &&
 		(o.fixed < 2 || strings.HasPrefix(o.words[1], "-") || o.nameProgram())
-	return first(func(i int) bool { return o.harmlessOnly || isOpen || isDangerous(program, o.words[i]) })
+	return first(func(i int) bool {
+		return o.harmlessOnly || isOpen || isDangerous(program, o.words[i])
+	})
 }
 
 // outside matches paths that lead out of the directory. With two of them, or one beside
@@ -73,7 +77,8 @@ var revision = lazyregexp.New(`^@|HEAD|[~^:]|\.\.|^[0-9a-f]{7,64}$`)
 func (o openWords) nameProgram() bool {
 	for _, i := range o.at {
 		if i > 0 && !strings.HasPrefix(o.words[i], "-") {
-			return nested.MatchString(o.words[i]) || nested.MatchString(path.Base(o.words[0])+" "+o.words[i-1])
+			return nested.MatchString(o.words[i]) ||
+				nested.MatchString(path.Base(o.words[0])+" "+o.words[i-1])
 		}
 	}
 	return false
@@ -93,7 +98,8 @@ func (c command) dependsOnDir() bool {
 		// Outside of a repository it compares any two files.
 		return operands(c.words[2:]) > 1 && !slices.ContainsFunc(c.words[2:], revision.MatchString)
 	}
-	return runners.has(program) && harmless()[program] == nil && slices.ContainsFunc(c.words, isRelative)
+	return runners.has(program) && harmless()[program] == nil &&
+		slices.ContainsFunc(c.words, isRelative)
 }
 
 // harmlessPattern finds the pattern for harmless words of the command, and the index of
@@ -108,8 +114,8 @@ func (o openWords) harmlessPattern() (pattern *lazyregexp.Regexp, from int) {
 	return nil, 0
 }
 
-// words is a list of words with white space between them. Unlike a slice made of it, it takes no time
-// at the start of a program.
+// words is a list of words with white space between them. Unlike a slice made of it, it takes no
+// time at the start of a program.
 type words string
 
 func (l words) has(word string) bool { return l.hasFunc(func(w string) bool { return w == word }) }
@@ -176,7 +182,9 @@ func withoutNeutral(words []string) []string {
 	if options == nil {
 		return words
 	}
-	command := slices.IndexFunc(words[1:], func(word string) bool { return !options.MatchString(word) })
+	command := slices.IndexFunc(words[1:], func(word string) bool {
+		return !options.MatchString(word)
+	})
 	if command < 0 { // there are only options
 		return words
 	}
@@ -185,8 +193,9 @@ func withoutNeutral(words []string) []string {
 
 // nested matches the commands of families that run the program that is named next, alone
 // or behind the family's name.
-var nested = lazyregexp.New(`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx|podman|poetry|rustup|uv) run$` +
-	`|^\w+ (exec|dlx|foreach)$`)
+var nested = lazyregexp.New(
+	`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx|podman|poetry|rustup|uv) run$` +
+		`|^\w+ (exec|dlx|foreach)$`)
 
 // writesOrRuns are options that in most programs name a file to write, a program to run,
 // or settings that do either. Programs accept abbreviations, and have longer options
@@ -203,8 +212,8 @@ const writesOrRuns words = `
 var shortWritesOrRuns = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"": "coOC", "cmake": "DEP", "curl": "KTDEJ", "fd": "xX", "fdfind": "xX", "git": "ux",
-		"gradle": "Ibgp", "gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f",
-		"rake": "f", "sort": "T", "wget": "Pae",
+		"gradle": "Ibgp", "gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt",
+		"ninja": "f", "rake": "f", "sort": "T", "wget": "Pae",
 	}
 })
 
@@ -220,7 +229,8 @@ func isDangerous(program, word string) bool {
 		return true
 	}
 	if !strings.HasPrefix(word, "-") {
-		return setting.MatchString(word) || (program == "make" || program == "gmake") && strings.Contains(word, "=")
+		return setting.MatchString(word) || (program == "make" || program == "gmake") &&
+			strings.Contains(word, "=")
 	}
 	name, _, _ := strings.Cut(strings.ToLower(strings.TrimLeft(word, "-")), "=")
 	isSimilar := func(option string) bool {
@@ -293,24 +303,26 @@ const (
 // the words of a rule.
 var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 	m := map[string]string{
-		"cd": `[^-].*|-[PL]?`, "command -v": `[\w.+-]+`, "date": `\+.*|-[uIR]|--(utc|iso-8601|rfc-3339)(=.*)?`,
-		"diff": operandWord +
+		"cd": `[^-].*|-[PL]?`, "command -v": `[\w.+-]+`,
+		"date": `\+.*|-[uIR]|--(utc|iso-8601|rfc-3339)(=.*)?`, "diff": operandWord +
 			`|-[urNqbBwaiypts0-9]+|-U\d*|--(color|brief|recursive|unified|ignore-all-space|ignore-space-change` +
 			`|side-by-side|text|exclude)(=.*)?`,
 		"file":    operandWord + `|-[bLik]+|--(brief|mime|mime-type)`,
-		"go test": strings.Replace(goWords, "|f|m)", ")", 1), "go vet": operandWord + `|--?(v|tags|json|race|n)(=.*)?`,
+		"go test": strings.Replace(goWords, "|f|m)", ")", 1), "go vet": operandWord +
+			`|--?(v|tags|json|race|n)(=.*)?`,
 		"go list": goWords, "go doc": operandWord + `|-(all|src|u|short|cmd|c)`,
 		"go version": operandWord + `|-m|-v`, "go env": `[A-Z0-9_a-z]+|-json|-changed`,
 		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|contains)(=.*)?|` + refWords,
-		"git tag":    `-l|-n\d*|--(list|contains|merged)(=.*)?|` + refWords, "git remote": `-v|--verbose`,
-		"rg": operandWord +
+		"git tag":    `-l|-n\d*|--(list|contains|merged)(=.*)?|` + refWords,
+		"git remote": `-v|--verbose`, "rg": operandWord +
 			`|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading` +
 			`|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json` +
 			`|stats)(=.*)?`,
 		"sort": operandWord +
 			`|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case` +
 			`|stable|key|field-separator)(=.*)?`,
-		"tree": operandWord + `|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,
+		"tree": operandWord +
+			`|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,
 		"uniq": `-[cdiuz]+|-[fsw]\d+|--(count|repeated|unique|ignore-case)`,
 		"find": operandWord +
 			`|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size` +
@@ -322,7 +334,8 @@ var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 		log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
 		m["git "+sub] = gitWords
 	}
-	for sub, reads := range map[string]string{"grep": "f", "blame": "S", "ls-files": "X"} { // options that read a file
+	// options that read a file
+	for sub, reads := range map[string]string{"grep": "f", "blame": "S", "ls-files": "X"} {
 		m["git "+sub] = strings.Replace(gitWords, gitShort, `|-[^-O`+reads+`][^O`+reads+`]*`, 1)
 	}
 	for program := range strings.FieldsSeq(`

@@ -51,7 +51,8 @@ func (c command) part(at int) string {
 // stand directly behind a letter.
 func (c command) optionName(at int) string {
 	name, _, _ := strings.Cut(c.words[at], "=")
-	isLong := strings.HasPrefix(name, "--") || slices.Contains([]string{"find", "go"}, path.Base(c.words[0]))
+	isLong := strings.HasPrefix(name, "--") ||
+		slices.Contains([]string{"find", "go"}, path.Base(c.words[0]))
 	switch {
 	case isLong && shownName.MatchString(name), len(name) <= 2:
 		return name

@@ -77,11 +77,13 @@ func FuzzNotAllowed(f *testing.F) {
 	rules := begin("git log", "ls")
 	f.Fuzz(func(t *testing.T, line, word string) {
 		got := NotAllowed(rules, line)
-		if (got == "") != Allows(rules, line) || strings.ContainsAny(got, "\n\x00\x1b") || len(got) > 300 {
+		if (got == "") != Allows(rules, line) || strings.ContainsAny(got, "\n\x00\x1b") ||
+			len(got) > 300 {
 			t.Errorf("%q: refused by %q, want one short line", line, got)
 		}
 		line = "git log '" + strings.ReplaceAll(word, "'", "") + "SECRET'"
-		if got := NotAllowed(rules, line); strings.Contains(got, "SECRET") && !strings.Contains(word, "-") {
+		if got := NotAllowed(rules, line); strings.Contains(got, "SECRET") &&
+			!strings.Contains(word, "-") {
 			t.Errorf("%q: the refusal %q repeats an argument", line, got)
 		}
 	})

@@ -122,10 +122,11 @@ func notAllowed(rules []Rule, c command) string {
 
 // allowsLine reports whether the rule has several commands and allows exactly these.
 func (r Rule) allowsLine(commands []command) bool {
-	return len(r.commands) > 1 && slices.EqualFunc(r.commands, commands, func(want, c command) bool {
-		refused, matches := r.judge(want, c)
-		return want.after == c.after && matches && refused < 0
-	})
+	return len(r.commands) > 1 &&
+		slices.EqualFunc(r.commands, commands, func(want, c command) bool {
+			refused, matches := r.judge(want, c)
+			return want.after == c.after && matches && refused < 0
+		})
 }
 
 // judge compares a command with one of the rule's. If all words of the rule match, refused
@@ -194,7 +195,8 @@ func parse(text string, withStars bool) (commands []command, unreadable string) 
 	case len(text) > maxLength:
 		return nil, fmt.Sprintf("a line of more than %d bytes", maxLength)
 	case !isPlain(text):
-		return nil, `a "!", a control character, an unusual space or a backslash at the end of a line`
+		return nil,
+			`a "!", a control character, an unusual space or a backslash at the end of a line`
 	}
 	for i, shell := range []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX, syntax.LangZsh} {
 		parser := syntax.NewParser(syntax.Variant(shell), syntax.KeepComments(true))
@@ -204,7 +206,8 @@ func parse(text string, withStars bool) (commands []command, unreadable string) 
 		}
 		r := reader{withStars: withStars}
 		syntax.Walk(file, func(n syntax.Node) bool {
-			if _, isComment := n.(*syntax.Comment); isComment { // for bash; an interactive zsh runs it as a command
+			// for bash; an interactive zsh runs it as a command
+			if _, isComment := n.(*syntax.Comment); isComment {
 				r.fail("a comment")
 			}
 			return true
@@ -227,15 +230,16 @@ func parse(text string, withStars bool) (commands []command, unreadable string) 
 // isPlain reports whether a text is free of the characters that shells treat differently: controls
 // and unusual spaces, the ! of histories, and a backslash at the end of a line.
 func isPlain(text string) bool {
-	return utf8.ValidString(text) && !strings.Contains(text, "\\\n") && !strings.ContainsFunc(text, func(r rune) bool {
-		switch r {
-		case ' ', '\n':
-			return false
-		case '!', utf8.RuneError:
-			return true
-		}
-		return unicode.IsControl(r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
-	})
+	return utf8.ValidString(text) && !strings.Contains(text, "\\\n") &&
+		!strings.ContainsFunc(text, func(r rune) bool {
+			switch r {
+			case ' ', '\n':
+				return false
+			case '!', utf8.RuneError:
+				return true
+			}
+			return unicode.IsControl(r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
+		})
 }
 
 // reader collects the commands of a syntax tree. failure is the first part that is more

@@ -20,7 +20,8 @@ func exactly(patterns ...string) (rules []Rule) {
 }
 
 // testRules are the rules of the tests below.
-var testRules = begin("git status", "git log", "go test", "wc", "make *-short", "cd", "ls", "find", "./build.sh",
+var testRules = begin("git status", "git log", "go test", "wc", "make *-short", "cd", "ls", "find",
+	"./build.sh",
 	"mytool",
 	"npm run *", "git fetch *", "python3 ci/check.py *", "echo", "sort")
 
@@ -430,10 +431,10 @@ func TestMatches(t *testing.T) {
 		pattern, word string
 		want          bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*a", "bca", true},
-		{"*a", "ab", false},
-		{"a*b*c", "abc", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "acb", false}, {"*b*b", "b", false},
-		{"*b*b", "bb", true},
+		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true},
+		{"*a", "bca", true}, {"*a", "ab", false},
+		{"a*b*c", "abc", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "acb", false},
+		{"*b*b", "b", false}, {"*b*b", "bb", true},
 		{"a*a", "a", false}, {"*", "", true}, {"**", "x/y", true}, {"", "", true}, {"", "x", false},
 		{strings.Repeat("*a", 50) + "b", strings.Repeat("a", 1<<20), false},
 	} {

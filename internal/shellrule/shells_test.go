@@ -21,9 +21,10 @@ type sandbox struct{ bin, work string }
 // programs are all programs on PATH. The first ones have rules.
 var (
 	allowedPrograms = []string{"git", "ls", "wc", "mytool"}
-	otherPrograms   = []string{"rm", "touch", "evil", "id", "x", "sh", "env", "xargs", "cat", "status"}
-	bait            = []string{"evil.sh", "x/evil.sh", "x/git", "--output=x", "a b", "git;evil", "$(evil)", "x $(evil)",
-		"-exec"}
+	otherPrograms   = []string{"rm", "touch", "evil", "id", "x", "sh", "env", "xargs", "cat",
+		"status"}
+	bait = []string{"evil.sh", "x/evil.sh", "x/git", "--output=x", "a b", "git;evil", "$(evil)",
+		"x $(evil)", "-exec"}
 )
 
 func newSandbox(t testing.TB) sandbox {
@@ -144,13 +145,15 @@ func TestShellsAgree(t *testing.T) {
 			"git log --pretty=%G?":               "git option --pretty=%G?",
 		} {
 			ran := strings.Join(s.run(t, shell, line), " ")
-			if a, b := strings.Fields(ran), strings.Fields(want); !slices.Equal(slices.Sorted(slices.Values(a)),
+			if a, b := strings.Fields(ran), strings.Fields(want); !slices.Equal(
+				slices.Sorted(slices.Values(a)),
 				slices.Sorted(slices.Values(b))) {
 				t.Errorf("%s: %q ran %q, want %q", shell, line, ran, want)
 			}
 		}
 	}
-	for _, line := range []string{"git status && ls 2>/dev/null | wc -l", "mytool 'a b' \"c\" HEAD~1 a^ x@y %",
+	for _, line := range []string{"git status && ls 2>/dev/null | wc -l",
+		"mytool 'a b' \"c\" HEAD~1 a^ x@y %",
 		"cd x; git log -3\nls '$(evil)' \"`\"", "echo '\\ceee' | wc"} {
 		if Allows(sandboxRules, line) {
 			s.check(t, shells, line)
@@ -166,22 +169,33 @@ func FuzzAllows(f *testing.F) {
 	for _, line := range []string{
 		"git status", "git status && git log -3 | wc -l", "cd x; ls 'a b' 2>&1 >/dev/null",
 		"mytool a=b --x 'c \\ d' \"e\"", "echo a\nls",
-		`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, "git\fstatus\fx/evil.sh", "git\vstatus\vx/evil.sh",
-		"git\u00a0status x/evil.sh", "git status\u00a0; evil",
-		`cd x* && ls "${PWD@P}"`, "git log --output=FILE", "git log --outp FILE", "ls *", "ls ~", "ls {a,b}",
+		`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, "git\fstatus\fx/evil.sh",
+		"git\vstatus\vx/evil.sh", "git\u00a0status x/evil.sh", "git status\u00a0; evil",
+		`cd x* && ls "${PWD@P}"`, "git log --output=FILE", "git log --outp FILE", "ls *", "ls ~",
+		"ls {a,b}",
 		"ls $(evil)", "ls `evil`", "ls <(evil)", "PATH=x git status", "git status\\\n;evil",
-		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > out", "ls >> out",
-		"git log *", "mytool *", "mytool [-]*", "mytool $(evil)", "mytool {--output=x,b}", "ls > x", "ls >&x",
-		"ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x", "ls ^x",
-		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil", "f() { evil; }; f",
-		"a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'", "ls %1 +x @x ,x :x",
-		"git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
-		"git --no-pager diff", "git --no-pager log --oneline -10", "git -P --no-optional-locks status", "git -p log",
-		"git -c core.pager=evil log", "git -C x log", "git --git-dir=x log", "git --work-tree x status",
-		"git --namespace=x log", "git --config-env=a=b log", "git --exec-path=x log", "git --paginate log",
-		"git --no-pager -c core.pager=evil log", "git --literal-pathspecs --output=x log", "git --no-pager",
-		"git log --pretty=%G?", "git log --pretty=evil", "git log --format=oneline --pretty=format:%h",
-		"git log --show-signature", "git diff --no-index a b", "git diff a /x", "git log '--pretty=%+G?'",
+		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > out",
+		"ls >> out",
+		"git log *", "mytool *", "mytool [-]*", "mytool $(evil)", "mytool {--output=x,b}", "ls > x",
+		"ls >&x",
+		"ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x",
+		"ls ^x",
+		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil",
+		"f() { evil; }; f",
+		"a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'",
+		"ls %1 +x @x ,x :x", "git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
+		"git --no-pager diff", "git --no-pager log --oneline -10",
+		"git -P --no-optional-locks status", "git -p log",
+		"git -c core.pager=evil log", "git -C x log", "git --git-dir=x log",
+		"git --work-tree x status",
+		"git --namespace=x log", "git --config-env=a=b log", "git --exec-path=x log",
+		"git --paginate log",
+		"git --no-pager -c core.pager=evil log", "git --literal-pathspecs --output=x log",
+		"git --no-pager",
+		"git log --pretty=%G?", "git log --pretty=evil",
+		"git log --format=oneline --pretty=format:%h",
+		"git log --show-signature", "git diff --no-index a b", "git diff a /x",
+		"git log '--pretty=%+G?'",
 	} {
 		f.Add(line)
 	}

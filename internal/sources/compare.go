@@ -67,7 +67,8 @@ func (s *source) before() seen {
 
 // asks is a digest of the source's question and of its way to compare.
 func (s *source) asks() string {
-	return digest(strings.Join(append([]string{s.config.Compare, s.config.URL}, s.config.Run...), "\x00"))
+	return digest(strings.Join(append([]string{s.config.Compare, s.config.URL}, s.config.Run...),
+		"\x00"))
 }
 
 // emitDifference emits an event if this run's answer differs from the last run's, for a source that
@@ -115,7 +116,8 @@ func (s *source) emitExitDifference(a *answer, failure error) {
 	}
 }
 
-// changedLines makes events of the lines that were not there before, and returns the digests of all.
+// changedLines makes events of the lines that were not there before, and returns the digests of
+// all.
 func (s *source) changedLines(a *answer, before []string, isFirst bool) []string {
 	had := make(map[string]bool, len(before))
 	for _, d := range before {
@@ -143,7 +145,8 @@ func (s *source) changedLines(a *answer, before []string, isFirst bool) []string
 
 // event is an event of the answer, with the names that the file's text may use besides values.
 func (a *answer) event(text string, values map[string]string) origin {
-	e := origin{text: text, values: map[string]string{"output": a.text, "body": a.text, "tail": a.tail()}}
+	e := origin{text: text, values: map[string]string{"output": a.text, "body": a.text,
+		"tail": a.tail()}}
 	maps.Copy(e.values, values)
 	e.body, _ = decode(a.text)
 	return e

@@ -15,7 +15,8 @@ func (s *source) watchFiles(ctx context.Context, emit func(...origin)) error {
 	defer cancel()
 	var noDir error
 	missing := func() {
-		noDir = fmt.Errorf("there is no directory %s: its files are watched once it is there", visible.Line(s.o.Dir))
+		noDir = fmt.Errorf("there is no directory %s: its files are watched once it is there",
+			visible.Line(s.o.Dir))
 		why := noDir.Error()
 		s.o.Line(fromGateway, why)
 		if s.try != nil {
@@ -36,7 +37,8 @@ func (s *source) watchFiles(ctx context.Context, emit func(...origin)) error {
 		for i, c := range changes {
 			file := visible.Line(c.File)
 			list[i] = origin{
-				text: file + " was " + c.What, isLine: true, values: map[string]string{"file": file, "change": c.What},
+				text: file + " was " + c.What, isLine: true,
+				values: map[string]string{"file": file, "change": c.What},
 			}
 		}
 		emit(list...)

@@ -56,7 +56,8 @@ func (w *world) write(name, content string) {
 	}
 }
 
-// A file is an event when it comes, changes or goes, in the words of the file, unless the filter drops it.
+// A file is an event when it comes, changes or goes, in the words of the file, unless the filter
+// drops it.
 func TestFilesThatChange(t *testing.T) {
 	w := newWorld(t)
 	s := w.session()
@@ -71,7 +72,8 @@ filter = [{ match = "_gen", outcome = "drop" }]
 	w.want("events", w.wait(s, 1), []string{"src/x/a.go: created"})
 	w.write("src/x/a.go", "22")
 	w.want("events", w.wait(s, 2)[1:], []string{"src/x/a.go: changed"})
-	if err := os.Rename(filepath.Join(w.state, "src", "x", "a.go"), filepath.Join(w.state, "a\n\x1b[31m")); err != nil {
+	if err := os.Rename(filepath.Join(w.state, "src", "x", "a.go"),
+		filepath.Join(w.state, "a\n\x1b[31m")); err != nil {
 		t.Fatal(err)
 	}
 	w.want("events", w.wait(s, 3)[2:], []string{"src/x/a.go: removed"})

@@ -24,7 +24,8 @@ func TestRunDueWhileTheMachineSlept(t *testing.T) {
 		s.looked(morning, time.Minute)
 		due, _, note := s.timing.next(s.progress, morning, s.ready)
 		if got := due.Format("2006-01-02 15:04"); got != want || note == "" {
-			t.Errorf("missed = %q: the next run is at %s, %q, want %s and a note", missed, got, note, want)
+			t.Errorf("missed = %q: the next run is at %s, %q, want %s and a note", missed, got,
+				note, want)
 		}
 	}
 }
@@ -46,7 +47,8 @@ func TestFewPushesAreKept(t *testing.T) {
 func TestClockThatHasJumped(t *testing.T) {
 	now := time.Now()
 	for ago, want := range map[time.Duration]bool{
-		time.Minute: false, time.Minute + time.Second/2: false, 8 * time.Hour: true, -time.Hour: true,
+		time.Minute: false, time.Minute + time.Second/2: false, 8 * time.Hour: true,
+		-time.Hour: true,
 	} {
 		c := clock{shown: now.Round(0).Add(-ago), timed: now.Add(-time.Minute)}
 		if got := c.hasJumped(now); got != want {

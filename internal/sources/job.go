@@ -32,7 +32,9 @@ const (
 
 // begin starts a run. Its goroutine calls take with the origins that it notices, and at last done
 // with how it ended. Neither may wait for the end of the job's goroutine.
-func (s *source) begin(ctx context.Context, take func(context.Context, []origin), done func(*job, error)) *job {
+func (s *source) begin(
+	ctx context.Context, take func(context.Context, []origin), done func(*job, error),
+) *job {
 	ctx, cancel := context.WithCancel(ctx)
 	j := &job{begun: time.Now(), cancel: cancel, ended: make(chan struct{})}
 	emit := func(list ...origin) { take(ctx, list) }
@@ -81,7 +83,8 @@ func prompted(ctx context.Context, done <-chan protocol.Message) error {
 
 // command runs the source's command to its end.
 func (s *source) command(ctx context.Context, j *job, emit func(...origin)) error {
-	if info, err := os.Stat(s.o.Dir); err != nil || !info.IsDir() { // the system would say it of the program
+	// the system would say it of the program
+	if info, err := os.Stat(s.o.Dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("cwd: there is no directory %s", s.o.Dir)
 	}
 	if s.o.Check != nil {
@@ -102,7 +105,8 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 			if from == proc.Stderr && (!s.config.Stderr || s.isPointer()) {
 				return
 			}
-			e := origin{text: line, isLine: true, values: map[string]string{"line": line, "output": string(from)}}
+			e := origin{text: line, isLine: true,
+				values: map[string]string{"line": line, "output": string(from)}}
 			select {
 			case lines <- e:
 			case <-reading.Done(): // a child that stays has the pipe
@@ -123,7 +127,8 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 				output.add(e.text)
 			}
 		case <-ctx.Done():
-			stopReading() // a command that prints without end would wait for a reader, and never be gone
+			// a command that prints without end would wait for a reader, and never be gone
+			stopReading()
 			p.Stop()
 			return ctx.Err()
 		case <-p.Done():
@@ -132,7 +137,8 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	}
 }
 
-// A command that prints without end is slowed down: it waits at its pipe, and nothing is lost by that.
+// A command that prints without end is slowed down: it waits at its pipe, and nothing is lost by
+// that.
 const (
 	// paceBurst is how many bytes a command may print at once, and paceRate how many a second from
 	// then on. A line counts as paceLine bytes more, because short ones cost as much time.

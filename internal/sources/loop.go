@@ -17,8 +17,8 @@ import (
 // never is how long a source sleeps that waits for no time.
 const never = time.Duration(math.MaxInt64)
 
-// maxClockGap is by how much the clock may go ahead of the timers, or the last run may be in the future: when it is
-// more, the clock was set or the machine slept.
+// maxClockGap is by how much the clock may go ahead of the timers, or the last run may be in the
+// future: when it is more, the clock was set or the machine slept.
 const maxClockGap = 10 * time.Minute
 
 // open connects the source, which works from then on until ctx ends.
@@ -139,9 +139,11 @@ func (s *source) looked(now time.Time, pause time.Duration) {
 	if !s.lookedAt.IsZero() && now.Sub(s.lookedAt.Round(0))-pause > maxClockGap && s.job == nil {
 		s.ready = now
 	}
-	if last := s.progress.LastRunAt; last.Sub(now) > maxClockGap || s.progress.LastDueAt.Sub(now) > maxClockGap {
-		s.o.Line(fromGateway, "the clock was set back: the last run, of "+last.UTC().Format(time.RFC3339)+
-			", counts as one of now")
+	if last := s.progress.LastRunAt; last.Sub(now) > maxClockGap ||
+		s.progress.LastDueAt.Sub(now) > maxClockGap {
+		s.o.Line(fromGateway,
+			"the clock was set back: the last run, of "+last.UTC().Format(time.RFC3339)+
+				", counts as one of now")
 		s.progress.LastRunAt, s.progress.LastDueAt, s.ready = now, now, now
 		s.save()
 	}
@@ -162,7 +164,8 @@ func (s *source) step(now time.Time) time.Duration {
 		return never
 	case s.ready.IsZero():
 		s.ready = now
-		if s.timing.cron != nil && s.progress.LastDueAt.IsZero() { // from here on a run can be missed
+		// from here on a run can be missed
+		if s.timing.cron != nil && s.progress.LastDueAt.IsZero() {
 			s.progress.LastDueAt = now.Add(-1)
 			s.save()
 		}
@@ -304,8 +307,9 @@ func (s *source) save() {
 func (s *source) show(reason string, next time.Time) {
 	p := s.o.Provider
 	v := adminapi.Source{
-		Name: p.Name, Kind: s.config.Kind(), File: p.File, Stream: s.config.Stream, Session: s.o.Session,
-		LastRunAt: s.progress.LastRunAt, NextRunAt: next, Runs: s.progress.Runs, Reason: reason,
+		Name: p.Name, Kind: s.config.Kind(), File: p.File, Stream: s.config.Stream,
+		Session: s.o.Session, LastRunAt: s.progress.LastRunAt, NextRunAt: next,
+		Runs: s.progress.Runs, Reason: reason,
 		State: adminapi.SourceWaiting,
 	}
 	switch {

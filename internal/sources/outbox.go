@@ -112,7 +112,8 @@ func (o *outbox) next() push {
 	p.event = strings.Join(append([]string{p.event}, p.more...), "\n")
 	p.more, p.moreBytes = nil, 0
 	if o.dropped > 0 && p.joined > 0 {
-		p.event = strconv.Itoa(o.dropped) + " events before this one came too fast and were dropped\n" + p.event
+		p.event = strconv.Itoa(o.dropped) +
+			" events before this one came too fast and were dropped\n" + p.event
 		o.dropped = 0
 	}
 	return p
@@ -138,8 +139,8 @@ func (o *outbox) push(s *source, p push) {
 	id := strconv.FormatUint(o.last, 10)
 	o.remember(p)
 	m := &protocol.Push{
-		Stream: s.config.Stream, Event: p.event, Prompt: p.prompt, Level: p.level, Metadata: p.metadata, RequestID: id,
-		SessionID: p.session, Traceparent: p.traceparent,
+		Stream: s.config.Stream, Event: p.event, Prompt: p.prompt, Level: p.level,
+		Metadata: p.metadata, RequestID: id, SessionID: p.session, Traceparent: p.traceparent,
 	}
 	if s.o.Session == protocol.AllSessions && p.session == "" {
 		m.Broadcast = true

@@ -8,13 +8,14 @@ import (
 	"tapgw/configs"
 )
 
-// Each failure doubles the time until the next request, up to an hour. An answer ends that, and so does a clock that
-// was set back.
+// Each failure doubles the time until the next request, up to an hour. An answer ends that, and so
+// does a clock that was set back.
 func TestFailuresPutOff(t *testing.T) {
 	s := &source{config: &configs.Source{URL: "http://127.0.0.1/"}}
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for n, want := range []time.Duration{
-		2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second,
+		2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
+		64 * time.Second,
 	} {
 		s.ended(errors.New("no answer"), now)
 		if got := s.putOff(now.Add(time.Second), now).Sub(now); got != want {
@@ -35,10 +36,12 @@ func TestFailuresPutOff(t *testing.T) {
 		t.Errorf("a server's wish: put off by %s, want %s", got, longestPutOff)
 	}
 	if earlier := now.AddDate(-1, 0, 0); !s.putOff(earlier, earlier).Equal(earlier) {
-		t.Errorf("after the clock was set back: put off to %s, want %s", s.putOff(earlier, earlier), earlier)
+		t.Errorf("after the clock was set back: put off to %s, want %s", s.putOff(earlier, earlier),
+			earlier)
 	}
 	s.ended(nil, now)
 	if got := s.putOff(now, now); !got.Equal(now) || s.progress.Failure != "" {
-		t.Errorf("after an answer: put off to %s because of %q, want it now", got, s.progress.Failure)
+		t.Errorf("after an answer: put off to %s because of %q, want it now", got,
+			s.progress.Failure)
 	}
 }

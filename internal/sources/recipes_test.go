@@ -31,17 +31,22 @@ var commandRecipes = []struct {
 	runs          []string // a script in the program's place, for each run
 	want          []string // level and text
 }{
-	{"heartbeat", "node", []string{"echo booting; echo healthy; echo warning: slow; echo tick; exec sleep 1000"},
+	{"heartbeat", "node",
+		[]string{"echo booting; echo healthy; echo warning: slow; echo tick; exec sleep 1000"},
 		[]string{"surface healthy", "inject warning: slow", "keep tick"}},
-	{"app-log", "tail", []string{"echo GET /healthz; echo GET /; echo ERROR no disk; echo noise >&2; exec sleep 1000"},
-		[]string{"keep GET /", "inject ERROR no disk"}},
-	{"tests", "npm", []string{"echo 3 passed", "echo 1 failed; exit 1", "echo 1 failed; exit 1", "echo 3 passed"},
-		[]string{"inject the command ended with exit status 1\n1 failed", "inject the command works again\n3 passed"}},
+	{"app-log", "tail",
+		[]string{"echo GET /healthz; echo GET /; echo ERROR no disk; echo noise >&2; exec sleep 1000"}, []string{"keep GET /", "inject ERROR no disk"}},
+	{"tests", "npm", []string{"echo 3 passed", "echo 1 failed; exit 1", "echo 1 failed; exit 1",
+		"echo 3 passed"},
+		[]string{"inject the command ended with exit status 1\n1 failed",
+			"inject the command works again\n3 passed"}},
 	{"ci-status", "gh", []string{"echo success", "echo failure", "echo failure", "echo success"},
 		[]string{"inject CI on main: failure", "surface CI on main: success"}},
-	{"new-issues", "gh", []string{"echo '#1 old'", "echo '#2 typo'; echo '#1 old'", "echo '#3 a crash'; echo '#1 old'"},
+	{"new-issues", "gh", []string{"echo '#1 old'", "echo '#2 typo'; echo '#1 old'",
+		"echo '#3 a crash'; echo '#1 old'"},
 		[]string{"surface new issue #2 typo", "inject new issue #3 a crash"}},
-	{"disk-full", "df", []string{"echo; echo / 9 9 9 40% /", "echo; echo / 9 9 9 95% /", "echo; echo / 9 9 9 96% /"},
+	{"disk-full", "df", []string{"echo; echo / 9 9 9 40% /", "echo; echo / 9 9 9 95% /",
+		"echo; echo / 9 9 9 96% /"},
 		[]string{"inject the command ended with exit status 1\n95% of the disk is in use"}},
 }
 
@@ -57,7 +62,8 @@ func TestCommandRecipes(t *testing.T) {
 			install := func(script string) {
 				next := program + ".next"
 				script = "#!/bin/sh\n" + script + "\n"
-				if err := os.WriteFile(next, []byte(script), 0o700); err != nil { //nolint:gosec // a program
+				// A program.
+				if err := os.WriteFile(next, []byte(script), 0o700); err != nil { //nolint:gosec
 					t.Fatal(err)
 				}
 				if err := os.Rename(next, program); err != nil {
@@ -168,7 +174,8 @@ func TestRecipesAreTested(t *testing.T) {
 		tested = append(tested, test.name)
 	}
 	for _, file := range files {
-		if name := strings.TrimSuffix(filepath.Base(file), ".toml.sample"); !slices.Contains(tested, name) {
+		if name := strings.TrimSuffix(filepath.Base(file), ".toml.sample"); !slices.Contains(tested,
+			name) {
 			t.Errorf("no test runs %s", file)
 		}
 	}

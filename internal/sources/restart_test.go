@@ -18,13 +18,16 @@ import (
 func (w *world) hasLine(text string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.lines, func(line string) bool { return strings.Contains(line, text) })
+	return slices.ContainsFunc(w.lines, func(line string) bool {
+		return strings.Contains(line, text)
+	})
 }
 
 // keep writes the progress that a source starts with.
 func (w *world) keep(progress string) {
 	w.Helper()
-	if err := os.WriteFile(filepath.Join(w.state, "watch.json"), []byte(progress), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.state, "watch.json"), []byte(progress),
+		0o600); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -44,7 +47,8 @@ func (w *world) waitState(state string) adminapi.Source {
 	}
 }
 
-// A command that prints without end and ignores SIGTERM ends with its source, and so do its children.
+// A command that prints without end and ignores SIGTERM ends with its source, and so do its
+// children.
 func TestStopOfACommandThatPrintsWithoutEnd(t *testing.T) {
 	w := newWorld(t)
 	s := w.session()
@@ -65,8 +69,8 @@ level = "keep"
 	w.end()
 }
 
-// A command without a schedule runs on: it is started again with the gateway, and after a failure; one that has ended
-// well is done.
+// A command without a schedule runs on: it is started again with the gateway, and after a failure;
+// one that has ended well is done.
 func TestCommandWithoutAScheduleRunsOn(t *testing.T) {
 	w := newWorld(t)
 	s := w.session()
@@ -83,7 +87,8 @@ func TestCommandWithoutAScheduleRunsOn(t *testing.T) {
 		t.Errorf("lines: got %q, want one that says which run was cut off", w.lines)
 	}
 	for range 2 {
-		if err := w.failure(`run = "exit 3"`, s.ID()); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		if err := w.failure(`run = "exit 3"`, s.ID()); err == nil ||
+			!strings.Contains(err.Error(), "exit status 3") {
 			t.Errorf("a command that fails: got %v, want exit status 3", err)
 		}
 	}
@@ -124,9 +129,11 @@ func TestMissedRunIsShown(t *testing.T) {
 		prompts            int
 		next               time.Duration
 	}{
-		{"every", `every = "1h"`, "skip", adminapi.SourceWaiting, "and is skipped", 0, 30 * time.Minute},
+		{"every", `every = "1h"`, "skip", adminapi.SourceWaiting, "and is skipped", 0,
+			30 * time.Minute},
 		{"every", `every = "1h"`, "once", adminapi.SourceWaiting, "", 1, time.Hour},
-		{"cron", `cron = "0 * * * *"`, "skip", adminapi.SourceWaiting, "and is skipped", 0, 59 * time.Minute},
+		{"cron", `cron = "0 * * * *"`, "skip", adminapi.SourceWaiting, "and is skipped", 0,
+			59 * time.Minute},
 		{"cron", `cron = "0 * * * *"`, "once", adminapi.SourceWaiting, "", 1, 59 * time.Minute},
 		{"at", `at = 1999-12-31T20:00:00Z`, "skip", adminapi.SourceDone, "its time is over", 0, 0},
 		{"at", `at = 1999-12-31T20:00:00Z`, "once", adminapi.SourceDone, "its time is over", 1, 0},
@@ -139,9 +146,11 @@ func TestMissedRunIsShown(t *testing.T) {
 				s := w.session()
 				last := time.Now().Add(-150 * time.Minute)
 				if test.name != "at" {
-					w.keep(fmt.Sprintf(`{"lastRunAt":%q,"lastDueAt":%[1]q,"runs":1}`, last.Format(time.RFC3339)))
+					w.keep(fmt.Sprintf(`{"lastRunAt":%q,"lastDueAt":%[1]q,"runs":1}`,
+						last.Format(time.RFC3339)))
 				}
-				stop := w.run("prompt = \"look\"\n"+test.when+"\nmissed = \""+test.missed+"\"\n", s.ID())
+				stop := w.run("prompt = \"look\"\n"+test.when+"\nmissed = \""+test.missed+"\"\n",
+					s.ID())
 				synctest.Wait()
 				v := w.only()
 				if v.State != test.state || !strings.Contains(v.Reason, test.reason) {
@@ -229,7 +238,8 @@ func TestDamagedState(t *testing.T) {
 		"run = \"true\"\nevery = \"1m\"":                               false,
 	} {
 		w := newWorld(t)
-		if err := os.WriteFile(filepath.Join(w.state, "watch.json"), []byte(`{"runs":`), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(w.state, "watch.json"), []byte(`{"runs":`),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		cancel, ended := w.begin(text, protocol.AllSessions)
@@ -239,7 +249,8 @@ func TestDamagedState(t *testing.T) {
 		late := time.AfterFunc(10*time.Second, cancel) // one that runs ends without an error
 		err := <-ended
 		late.Stop()
-		if (err != nil) != counts || counts && !strings.Contains(err.Error(), "watch.json is damaged") {
+		if (err != nil) != counts || counts &&
+			!strings.Contains(err.Error(), "watch.json is damaged") {
 			t.Errorf("%s: got %v, want an error %v", text, err, counts)
 		}
 		cancel()

@@ -1,6 +1,6 @@
-// Package sources runs the sources of events that provider files name: commands, prompts, watched files, polled URLs
-// and webhooks. A source is a provider like any other. It only speaks to the gateway in the same process, and needs no
-// power that a program at a WebSocket lacks.
+// Package sources runs the sources of events that provider files name: commands, prompts, watched
+// files, polled URLs and webhooks. A source is a provider like any other. It only speaks to the
+// gateway in the same process, and needs no power that a program at a WebSocket lacks.
 package sources
 
 import (
@@ -17,8 +17,8 @@ import (
 	"tapgw/internal/spans"
 )
 
-// Options say which source runs for which sessions. Provider, Gateway, Token, Session and the functions are required;
-// functions may be called from any goroutine.
+// Options say which source runs for which sessions. Provider, Gateway, Token, Session and the
+// functions are required; functions may be called from any goroutine.
 type Options struct {
 	Provider *configs.Provider // of kind source; fixed
 	Gateway  Gateway
@@ -67,7 +67,8 @@ type Peer interface {
 // fromGateway is the source of messages about a source of events.
 const fromGateway = "tapgw"
 
-// maxDisk is how many sources read or write files at once, because each takes a thread meanwhile, which stays.
+// maxDisk is how many sources read or write files at once, because each takes a thread meanwhile,
+// which stays.
 const maxDisk = 4
 
 // Set has the sources that run. Any goroutine may call its methods.
@@ -142,15 +143,15 @@ func (set *Set) List() []adminapi.Source {
 	return list
 }
 
-// Trigger makes the sources of a name run now, whatever their schedule. It returns how many do: those that run already
-// and those that have no session don't, nor do webhooks and watched files.
+// Trigger makes the sources of a name run now, whatever their schedule. It returns how many do:
+// those that run already and those that have no session don't, nor do webhooks and watched files.
 func (set *Set) Trigger(name string) int {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	n := 0
 	for s := range set.list {
-		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession &&
-			!s.config.Webhook && !s.listens() {
+		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning &&
+			v.Reason != reasonNoSession && !s.config.Webhook && !s.listens() {
 			n++
 			s.do(s.trigger)
 		}
@@ -183,7 +184,8 @@ type source struct {
 	isUnkept bool       // the progress could not be written
 	failure  error      // why the source can't go on
 
-	try    func(text string, level protocol.Level) // takes the events instead of the outbox, if it is set
+	// takes the events instead of the outbox, if it is set
+	try    func(text string, level protocol.Level)
 	outbox outbox
 
 	accepted, dropped atomic.Int32 // events that the filter let through, and others
@@ -208,16 +210,19 @@ func (s *source) setFilter(list []configs.FilterRule, level string) error {
 	return err
 }
 
-// SetFilter changes the filter of a source that runs for one session, for the events from now on. It returns false if
-// there is no such source, and the error of a pattern.
-func (set *Set) SetFilter(session, name string, list []configs.FilterRule, level string) (bool, error) {
+// SetFilter changes the filter of a source that runs for one session, for the events from now on.
+// It returns false if there is no such source, and the error of a pattern.
+func (set *Set) SetFilter(
+	session, name string, list []configs.FilterRule, level string,
+) (bool, error) {
 	if s := set.find(session, name); s != nil {
 		return true, s.setFilter(list, level)
 	}
 	return false, nil
 }
 
-// Counts returns how many events a source that runs for one session has made, and how many its filter has dropped.
+// Counts returns how many events a source that runs for one session has made, and how many its
+// filter has dropped.
 func (set *Set) Counts(session, name string) (accepted, dropped int) {
 	if s := set.find(session, name); s != nil {
 		accepted, dropped = int(s.accepted.Load()), int(s.dropped.Load())
@@ -257,8 +262,12 @@ func newSource(o *Options, set *Set) (*source, error) {
 	}
 	if o.State != "" {
 		s.progress, err = loadProgress(o.State)
-		if err != nil && (s.config.Runs > 0 || !s.config.At.IsZero()) { // it might run more often than the file allows
-			return nil, fmt.Errorf("how often it has run is not known: %w; remove that file, and it begins anew", err)
+		// it might run more often than the file allows
+		if err != nil && (s.config.Runs > 0 || !s.config.At.IsZero()) {
+			return nil,
+				fmt.Errorf(
+					"how often it has run is not known: %w; remove that file, and it begins anew",
+					err)
 		}
 		if err != nil {
 			o.Line(fromGateway, fmt.Sprintf("what it did before is not known: %v", err))
@@ -267,7 +276,8 @@ func newSource(o *Options, set *Set) (*source, error) {
 	s.progress = s.progress.forSource(identity(s.config))
 	if s.progress.IsUnderWay {
 		s.progress.IsUnderWay = false
-		o.Line(fromGateway, "the run of "+s.progress.LastRunAt.UTC().Format(time.RFC3339)+" was cut off")
+		o.Line(fromGateway, "the run of "+s.progress.LastRunAt.UTC().Format(time.RFC3339)+
+			" was cut off")
 	}
 	s.binding = binding{want: o.Session, hello: func() *protocol.Hello {
 		return &protocol.Hello{

@@ -21,7 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
+	// it ends by itself
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
 // world is a gateway in this process, and the sources that run in it.
@@ -55,14 +56,16 @@ func newWorld(t *testing.T) *world {
 // session starts a session without a model.
 func (w *world) session() *gateway.Session {
 	w.Helper()
-	s, err := w.gateway.Start(w.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: w.TempDir()})
+	s, err := w.gateway.Start(w.Context(), gateway.StartRequest{Host: gateway.HostLocal,
+		CWD: w.TempDir()})
 	if err != nil {
 		w.Fatal(err)
 	}
 	return s
 }
 
-// run runs a source, given as a provider file, for all sessions or for one. stop ends it and returns its error.
+// run runs a source, given as a provider file, for all sessions or for one. stop ends it and
+// returns its error.
 func (w *world) run(text, session string) (stop func() error) {
 	w.Helper()
 	cancel, done := w.begin(text, session)
@@ -132,7 +135,8 @@ func (w *world) end() {
 	w.gateway.Drain(ctx)
 }
 
-// events returns the texts of a session's stream, oldest first, each with its time since began if that is set.
+// events returns the texts of a session's stream, oldest first, each with its time since began if
+// that is set.
 func (w *world) events(s *gateway.Session, stream string) (list []string) {
 	w.Helper()
 	rows := s.History([]string{stream}, 200, time.Time{})
@@ -174,8 +178,10 @@ max_runs = 3
 		synctest.Wait()
 		w.want("after 9 minutes", w.events(s, "watch@watch"), []string{"look"})
 		v := w.only()
-		if got, want := time.Until(v.NextRunAt), time.Minute; v.State != adminapi.SourceWaiting || got != want {
-			t.Errorf("the source is %s until %s from now, want waiting until %s", v.State, got, want)
+		if got, want := time.Until(v.NextRunAt), time.Minute; v.State != adminapi.SourceWaiting ||
+			got != want {
+			t.Errorf("the source is %s until %s from now, want waiting until %s", v.State, got,
+				want)
 		}
 		<-time.After(time.Hour)
 		synctest.Wait()
@@ -219,10 +225,12 @@ missed = "` + test.missed + `"
 				stop = w.run(text, s.ID())
 				<-time.After(time.Minute)
 				synctest.Wait()
-				w.want("after the gap", w.events(s, "watch@watch"), append([]string{"look"}, test.want[1:]...))
+				w.want("after the gap", w.events(s, "watch@watch"),
+					append([]string{"look"}, test.want[1:]...))
 				<-time.After(time.Hour)
 				synctest.Wait()
-				w.want("an hour later", w.events(s, "watch@watch"), append([]string{"look"}, test.want...))
+				w.want("an hour later", w.events(s, "watch@watch"),
+					append([]string{"look"}, test.want...))
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
@@ -232,7 +240,8 @@ missed = "` + test.missed + `"
 	}
 }
 
-// A loop is a prompt whenever the session is idle. It needs no person to go on, and ends at its budget.
+// A loop is a prompt whenever the session is idle. It needs no person to go on, and ends at its
+// budget.
 func TestPromptWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -312,8 +321,8 @@ func (w *world) wait(s *gateway.Session, n int) []string {
 	}
 }
 
-// The lines of a command are events of every session that the source serves; a filter drops some and changes the
-// levels of others; the text is the file's.
+// The lines of a command are events of every session that the source serves; a filter drops some
+// and changes the levels of others; the text is the file's.
 func TestLinesOfACommand(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.session(), w.session()

@@ -35,7 +35,8 @@ func TestTaken(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 || info.Size() > maxTakenIn {
 		t.Errorf("the file: got %v %v, want mode 0600 and at most %d bytes", info, err, maxTakenIn)
 	}
-	for name, data := range map[string]string{"damaged": `{"taken":`, "large": string(make([]byte, maxTakenIn+1))} {
+	for name, data := range map[string]string{"damaged": `{"taken":`,
+		"large": string(make([]byte, maxTakenIn+1))} {
 		if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -58,11 +59,13 @@ func TestTaken(t *testing.T) {
 // No headers open a webhook without its secret, and no body of a right request does harm.
 func FuzzWebhook(f *testing.F) {
 	f.Add("sha256=00", "v1,AA==", "id", "1", "Bearer x", "application/json", []byte(`{"a":[1]}`))
-	f.Add("", "v1, v1,", "a.b", "-1", "", "application/x-www-form-urlencoded", []byte("payload=%7B%7D"))
+	f.Add("", "v1, v1,", "a.b", "-1", "", "application/x-www-form-urlencoded",
+		[]byte("payload=%7B%7D"))
 	f.Fuzz(func(t *testing.T, hub, signature, id, stamp, token, mediaType string, body []byte) {
 		h := http.Header{"Content-Type": {mediaType}}
-		for name, value := range map[string]string{"X-Hub-Signature-256": hub, "Webhook-Signature": signature,
-			"Webhook-Id": id, "Webhook-Timestamp": stamp, "Authorization": token} {
+		for name, value := range map[string]string{"X-Hub-Signature-256": hub,
+			"Webhook-Signature": signature,
+			"Webhook-Id":        id, "Webhook-Timestamp": stamp, "Authorization": token} {
 			if value != "" {
 				h.Set(name, value)
 			}

@@ -27,7 +27,8 @@ func (s *source) endSpan(begun time.Time, err error) {
 	}
 	r := adminapi.Record{TS: time.Now(), Kind: adminapi.RecordSource, Outcome: adminapi.OutcomeOK,
 		// The names are those of the source's pushes.
-		Provider: protocol.NormalName(s.o.Provider.Name), Stream: protocol.NormalName(s.config.Stream),
+		Provider:   protocol.NormalName(s.o.Provider.Name),
+		Stream:     protocol.NormalName(s.config.Stream),
 		DurationMs: float64(time.Since(begun).Microseconds()) / 1000}
 	if s.o.Session != protocol.AllSessions {
 		r.Session = s.o.Session

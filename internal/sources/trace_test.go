@@ -74,7 +74,8 @@ type greeter struct {
 func (p *greeter) Send(m protocol.Message) {
 	if call, ok := m.(*protocol.ToolCall); ok {
 		p.called = append(p.called, call.Traceparent)
-		go p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`"hi"`)}))
+		go p.conn.Receive(protocol.Append(nil,
+			&protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`"hi"`)}))
 	}
 }
 
@@ -82,12 +83,16 @@ func (*greeter) Flush() {}
 
 func (*greeter) Close(protocol.CloseCode, string) {}
 
-// traced is a world that keeps records, makes spans if there are options for them, and has a session with a tool.
-func traced(t *testing.T, spans ...sdktrace.TracerProviderOption) (*world, *kept, *greeter, *gateway.Session) {
+// traced is a world that keeps records, makes spans if there are options for them, and has a
+// session with a tool.
+func traced(
+	t *testing.T, spans ...sdktrace.TracerProviderOption,
+) (*world, *kept, *greeter, *gateway.Session) {
 	t.Helper()
 	w, k, p := newWorld(t), &kept{}, &greeter{}
 	o := gateway.Options{
-		Recorder: k, Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
+		Recorder: k,
+		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
 	}
 	if spans != nil {
 		o.Tracer = sdktrace.NewTracerProvider(spans...).Tracer("test")
@@ -98,14 +103,16 @@ func traced(t *testing.T, spans ...sdktrace.TracerProviderOption) (*world, *kept
 	p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: w.gateway.InstanceToken()}))
 	p.conn.Receive(protocol.Append(nil, &protocol.Hello{
 		Name: "echo", ProtocolVersion: new(protocol.Version), Session: s.ID(),
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{"type":"object"}`)}},
+		Tools: []protocol.Tool{{Name: "greet", Description: "d",
+			Parameters: protocol.Raw(`{"type":"object"}`)}},
 	}))
 	return w, k, p, s
 }
 
 const wholeTree = "call below turn, push below source, source below nothing, turn below push"
 
-// One run is one trace, from the source to the provider: in the records with and without an exporter, and in the spans.
+// One run is one trace, from the source to the provider: in the records with and without an
+// exporter, and in the spans.
 func TestTraceOfAPrompt(t *testing.T) {
 	for _, exports := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -175,7 +182,8 @@ func TestTraceOfAWebhook(t *testing.T) {
 			strings.EqualFold(runs[1], trace) || slices.Contains(runs[1:], trace) {
 			t.Fatalf("the traces are %q, want the one given and three of the gateway's", runs)
 		}
-		given := strings.Replace(wholeTree, "source below nothing", "source below 00f067aa0ba902b7", 1)
+		given := strings.Replace(wholeTree, "source below nothing", "source below 00f067aa0ba902b7",
+			1)
 		for i, want := range []string{given, wholeTree, wholeTree, wholeTree} {
 			if got := k.tree(runs[i]); got != want {
 				t.Errorf("delivery %d: %s; want %s", i+1, got, want)
@@ -215,11 +223,14 @@ func TestTraceOfEvents(t *testing.T) {
 			p.conn.Closed()
 			w.end()
 			k.mu.Lock()
-			i := slices.IndexFunc(k.list, func(r adminapi.Record) bool { return r.Kind == adminapi.RecordPush })
+			i := slices.IndexFunc(k.list, func(r adminapi.Record) bool {
+				return r.Kind == adminapi.RecordPush
+			})
 			push := k.list[i]
 			k.mu.Unlock()
 			if len(push.Trace) != 32 || len(push.Parent) != 16 {
-				t.Errorf("the push is span %q below %q in %q, want it below a run", push.Span, push.Parent, push.Trace)
+				t.Errorf("the push is span %q below %q in %q, want it below a run", push.Span,
+					push.Parent, push.Trace)
 			}
 			want := "push below source, source below nothing"
 			if got := k.tree(push.Trace); got != want && name == "files" {
@@ -241,6 +252,7 @@ func TestSpansOfAStoppedSource(t *testing.T) {
 	p.conn.Closed()
 	w.end()
 	if began, ended := len(spans.Started()), len(spans.Ended()); began != 3 || ended != 3 {
-		t.Errorf("%d spans began and %d ended, want 3: the run, the push and the turn", began, ended)
+		t.Errorf("%d spans began and %d ended, want 3: the run, the push and the turn", began,
+			ended)
 	}
 }

@@ -18,8 +18,9 @@ type TriedEvent struct {
 	Text    string    `json:"text"`
 }
 
-// NextRuns returns the next times, at most n, at which a source runs that begins now and has never run. They are the
-// earliest ones: a session may be busy, and a run longer than the pause. It is empty if the source waits for events.
+// NextRuns returns the next times, at most n, at which a source runs that begins now and has never
+// run. They are the earliest ones: a session may be busy, and a run longer than the pause. It is
+// empty if the source waits for events.
 func NextRuns(s *configs.Source, now time.Time, n int) ([]time.Time, error) {
 	t, err := newTiming(s)
 	if err != nil || s.Kind() == "files" || s.Kind() == "webhook" {
@@ -46,10 +47,11 @@ func NextRuns(s *configs.Source, now time.Time, n int) ([]time.Time, error) {
 	return list, nil
 }
 
-// Try runs the command of a source once, or asks its URL, and returns the events that this would make, at most most,
-// those that the filter drops too. Nothing is sent or kept. A source that compares is judged as if its last run had
-// seen nothing, and had not failed. failure is how the run ended, and err says why nothing could be tried. Of o, only
-// Provider, Dir and Env count. A command that has not ended with ctx is stopped, with the events so far.
+// Try runs the command of a source once, or asks its URL, and returns the events that this would
+// make, at most most, those that the filter drops too. Nothing is sent or kept. A source that
+// compares is judged as if its last run had seen nothing, and had not failed. failure is how the
+// run ended, and err says why nothing could be tried. Of o, only Provider, Dir and Env count. A
+// command that has not ended with ctx is stopped, with the events so far.
 func Try(ctx context.Context, o *Options, most int) (events []TriedEvent, failure, err error) {
 	quiet := *o
 	quiet.State, quiet.Line = "", func(string, string) {}
@@ -107,7 +109,8 @@ func TryFilter(p configs.Provider, rows []adminapi.StreamRow) ([]TriedEvent, err
 		}
 		for _, text := range texts {
 			level := outcome(rules, text, protocol.Level(p.Source.Level))
-			events = append(events, TriedEvent{TS: row.TS, Level: row.Level, Outcome: string(level), Text: text})
+			events = append(events, TriedEvent{TS: row.TS, Level: row.Level, Outcome: string(level),
+				Text: text})
 		}
 	}
 	return events, nil

@@ -21,7 +21,8 @@ func TestNextRuns(t *testing.T) {
 		{"prompt = \"x\"\nevery = [\"1h\", \"2h\"]", []string{"28 12:00", "28 13:00", "28 15:00"}},
 		{"prompt = \"x\"\nevery = \"1h\"\nmax_runs = 2", []string{"28 12:00", "28 13:00"}},
 		{"prompt = \"x\"\nidle = true\nmax_runs = 2", []string{"28 12:00"}},
-		{"prompt = \"x\"\ncron = \"0 2 * * *\"\nzone = \"Europe/Berlin\"", // the clock goes from 2 to 3 on the 29th
+		// the clock goes from 2 to 3 on the 29th
+		{"prompt = \"x\"\ncron = \"0 2 * * *\"\nzone = \"Europe/Berlin\"",
 			[]string{"29 01:00", "30 00:00", "31 00:00"}},
 		{"prompt = \"x\"\nat = 2026-03-28T13:00:00Z", []string{"28 13:00"}},
 		{"prompt = \"x\"\nat = 2026-03-28T11:00:00Z", nil},

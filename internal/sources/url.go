@@ -23,8 +23,8 @@ const (
 	maxBody         = 1 << 20
 	maxFetchHeaders = 64 << 10
 	maxValidator    = 1 << 10 // bytes of an ETag
-	// A URL whose answers fail is asked after firstPause, and then after twice as long each time, but not more often
-	// than the file says.
+	// A URL whose answers fail is asked after firstPause, and then after twice as long each time,
+	// but not more often than the file says.
 	firstPause   = 2 * time.Second
 	longestPause = time.Hour
 	// longestPutOff bounds how long a server may ask for patience.
@@ -107,7 +107,8 @@ func fetchError(ctx context.Context, req *http.Request, err error) error {
 
 // statusError is the failure that an answer's status means.
 func statusError(req *http.Request, resp *http.Response) error {
-	err := fmt.Errorf("%s answered %d %s", req.URL.Host, resp.StatusCode, http.StatusText(resp.StatusCode))
+	err := fmt.Errorf("%s answered %d %s", req.URL.Host, resp.StatusCode,
+		http.StatusText(resp.StatusCode))
 	after := resp.Header.Get("Retry-After")
 	if seconds, bad := strconv.ParseUint(after, 10, 31); bad == nil {
 		return putOffError{err, time.Duration(seconds) * time.Second}

@@ -65,7 +65,8 @@ func TestURLThatChanges(t *testing.T) {
 	}{
 		{"whole", "", []string{"one", "one", "two"}, []string{"two"}},
 		{"body", `text = "now: {body}"`, []string{"one", "two"}, []string{"now: two"}},
-		{"lines", `compare = "lines"`, []string{"a\nb\n", "b\nc\r\n", "c\na\n"}, []string{"c", "a"}},
+		{"lines", `compare = "lines"`, []string{"a\nb\n", "b\nc\r\n", "c\na\n"},
+			[]string{"c", "a"}},
 		{"pointer", `compare = "/jobs/0/state"
 text = "{jobs.0.id}: {value}"`, []string{
 			`{"at": 1, "jobs": [{"id": 12345678901234567890, "state": "runs"}]}`,
@@ -84,7 +85,8 @@ text = "{jobs.0.id}: {value}"`, []string{
 		t.Run(test.name, func(t *testing.T) {
 			w, p := newWorld(t), newPage(t)
 			s := w.session()
-			stop := w.run(fmt.Sprintf("url = %q\nevery = \"1h\"\n%s", p.URL, test.text), protocol.AllSessions)
+			stop := w.run(fmt.Sprintf("url = %q\nevery = \"1h\"\n%s", p.URL, test.text),
+				protocol.AllSessions)
 			for i, answer := range test.answers {
 				if i > 0 {
 					w.set.Trigger("watch")
@@ -104,8 +106,8 @@ text = "{jobs.0.id}: {value}"`, []string{
 	}
 }
 
-// The server is asked whether its answer is the one that the source has, also after a restart. A file with another URL
-// or another compare has nothing to compare with.
+// The server is asked whether its answer is the one that the source has, also after a restart. A
+// file with another URL or another compare has nothing to compare with.
 func TestURLIsAskedForWhatIsNew(t *testing.T) {
 	t.Setenv("PAGE_KEY", "k1")
 	w, p := newWorld(t), newPage(t)
@@ -114,8 +116,10 @@ func TestURLIsAskedForWhatIsNew(t *testing.T) {
 	wantHeaders := func(etag, modified string) {
 		t.Helper()
 		h := <-p.asked
-		got := []string{h.Get("If-None-Match"), h.Get("If-Modified-Since"), h.Get("X-Key"), h.Get("User-Agent")}
-		w.want("If-None-Match, If-Modified-Since, X-Key, User-Agent", got, []string{etag, modified, "k1", "tapgw"})
+		got := []string{h.Get("If-None-Match"), h.Get("If-Modified-Since"), h.Get("X-Key"),
+			h.Get("User-Agent")}
+		w.want("If-None-Match, If-Modified-Since, X-Key, User-Agent", got,
+			[]string{etag, modified, "k1", "tapgw"})
 	}
 	const modified = "Wed, 21 Oct 2015 07:28:00 GMT"
 	stop := w.run(file, protocol.AllSessions)
@@ -162,10 +166,13 @@ func TestURLThatFails(t *testing.T) {
 		wait   time.Duration // at least, until the next run
 	}{
 		{"status", says(500, "oh"), "answered 500 Internal Server Error", 2 * time.Second},
-		{"patience", says(429, "", "Retry-After", "120"), "answered 429 Too Many Requests", 110 * time.Second},
-		{"date", says(503, "", "Retry-After", "Thu, 31 Dec 2099 23:59:59 GMT"), "answered 503", 23 * time.Hour},
+		{"patience", says(429, "", "Retry-After", "120"), "answered 429 Too Many Requests",
+			110 * time.Second},
+		{"date", says(503, "", "Retry-After", "Thu, 31 Dec 2099 23:59:59 GMT"), "answered 503",
+			23 * time.Hour},
 		{"large", says(200, big), "answered with more than 1 MiB", 0},
-		{"redirect", says(302, "", "Location", "http://other.example/x"), "redirects to http://other.example", 0},
+		{"redirect", says(302, "", "Location", "http://other.example/x"),
+			"redirects to http://other.example", 0},
 		{"no JSON", says(200, "<html>"), "the answer is not JSON", 0},
 		{"unasked 304", says(304, ""), "answered 304 Not Modified", 0},
 	}
@@ -173,12 +180,14 @@ func TestURLThatFails(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w, p := newWorld(t), newPage(t)
 			s := w.session()
-			stop := w.run(fmt.Sprintf("url = %q\nevery = \"2s\"\ncompare = \"/a\"\n", p.URL+"/?key=secret"), s.ID())
+			stop := w.run(fmt.Sprintf("url = %q\nevery = \"2s\"\ncompare = \"/a\"\n",
+				p.URL+"/?key=secret"), s.ID())
 			p.answers <- test.answer
 			<-p.asked
 			v := w.ran(1)
 			if !strings.Contains(v.Reason, test.reason) || strings.Contains(v.Reason, "secret") {
-				t.Errorf("reason: got %q, want it to say %q and nothing secret", v.Reason, test.reason)
+				t.Errorf("reason: got %q, want it to say %q and nothing secret", v.Reason,
+					test.reason)
 			}
 			if got := v.NextRunAt.Sub(v.LastRunAt); got < test.wait {
 				t.Errorf("the next run is after %s, want at least %s", got, test.wait)

@@ -39,11 +39,14 @@ const askAgain = reasonNoSession + "; send it again later"
 // are any. It returns the answer's HTTP status and a line for the sender. A request without a right
 // secret always gets 401 and the same line, also for an unknown name. Sending it again helps with
 // 503 and 429.
-func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Header, body []byte) (int, string) {
+func (set *Set) Hook(
+	ctx context.Context, named []configs.Provider, h http.Header, body []byte,
+) (int, string) {
 	p, seen := findHook(named, h, body, time.Now())
 	switch {
 	case p == nil:
-		return http.StatusUnauthorized, "the signature or the token is wrong, or there is no such webhook"
+		return http.StatusUnauthorized,
+			"the signature or the token is wrong, or there is no such webhook"
 	case seen.fault != "":
 		return http.StatusBadRequest, seen.fault
 	case h.Get("X-GitHub-Event") == "ping":
@@ -67,20 +70,23 @@ func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Heade
 		for _, s := range targets {
 			s.forgot(err)
 		}
-		return http.StatusServiceUnavailable, "the gateway can't tell whether it was taken before; send it again later"
+		return http.StatusServiceUnavailable,
+			"the gateway can't tell whether it was taken before; send it again later"
 	}
 	if taken.has(seen.key) {
 		targets[0].o.Line(fromGateway, "a request came again and makes no second event")
 		return http.StatusOK, "it was taken before"
 	}
 	for _, s := range targets {
-		if a := s.hand(ctx, event); a.status == http.StatusAccepted || best.status == http.StatusServiceUnavailable {
+		if a := s.hand(ctx, event); a.status == http.StatusAccepted ||
+			best.status == http.StatusServiceUnavailable {
 			best = a
 		}
 	}
 	if best.status == http.StatusAccepted && seen.key != "" {
 		if err := taken.add(seen.key); err != nil {
-			targets[0].o.Line(fromGateway, fmt.Sprintf("that it took a request can't be kept: %v", err))
+			targets[0].o.Line(fromGateway, fmt.Sprintf("that it took a request can't be kept: %v",
+				err))
 		}
 	}
 	return best.status, best.message
@@ -90,8 +96,10 @@ func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Heade
 func (s *source) forgot(err error) {
 	s.do(func() {
 		s.isUnkept = true // the next request that is taken ends the fault
-		s.o.Faults([]string{fmt.Sprintf("which requests it has taken before is not known, so it takes none: %v; "+
-			"without that file, requests of before could come again", err)})
+		s.o.Faults(
+			[]string{fmt.Sprintf(
+				"which requests it has taken before is not known, so it takes none: %v; "+
+					"without that file, requests of before could come again", err)})
 	})
 }
 
@@ -134,7 +142,8 @@ func (s *source) hand(ctx context.Context, event origin) hookAnswer {
 			s.showHook()
 		}
 	})
-	ends := hookAnswer{http.StatusServiceUnavailable, "the gateway changes what it serves; send it again"}
+	ends := hookAnswer{http.StatusServiceUnavailable,
+		"the gateway changes what it serves; send it again"}
 	select {
 	case a := <-answer:
 		return a
@@ -157,7 +166,8 @@ func (s *source) take(event origin, now time.Time) hookAnswer {
 	case !s.binding.isBound || level != protocol.LevelKeep && !s.hasSession():
 		return hookAnswer{http.StatusServiceUnavailable, askAgain}
 	case len(s.outbox.waiting) >= maxHooksWaiting:
-		return hookAnswer{http.StatusTooManyRequests, "events come faster than sessions take them; send it again later"}
+		return hookAnswer{http.StatusTooManyRequests,
+			"events come faster than sessions take them; send it again later"}
 	}
 	s.startSpan(event.traceparent)
 	s.outbox.add(push{event: text, level: level, traceparent: s.span.Traceparent})
@@ -182,8 +192,8 @@ func (s *source) showHook() {
 	}
 }
 
-// hookEvent is the event of a request. {event} is GitHub's word for it, {body} the whole body; in JSON, any other name
-// is a path.
+// hookEvent is the event of a request. {event} is GitHub's word for it, {body} the whole body; in
+// JSON, any other name is a path.
 func hookEvent(h http.Header, body []byte) (origin, error) {
 	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
 	if mediaType == "application/x-www-form-urlencoded" { // GitHub's other form
@@ -192,7 +202,8 @@ func hookEvent(h http.Header, body []byte) (origin, error) {
 		}
 	}
 	text := strings.ToValidUTF8(string(body), "\uFFFD")
-	e := origin{text: text, values: map[string]string{"body": text}, traceparent: spans.FromHeader(h)}
+	e := origin{text: text, values: map[string]string{"body": text},
+		traceparent: spans.FromHeader(h)}
 	if word := h.Get("X-GitHub-Event"); word != "" {
 		e.values["event"] = word
 	}

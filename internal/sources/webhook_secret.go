@@ -23,8 +23,8 @@ import (
 // This file decides whether a webhook's request knows the secret, and remembers taken requests, so
 // that a repeated one makes no second event.
 
-// The headers that say that a request knows the secret, in the order in which they count: the first that is there
-// decides. [docs/adr/0026-webhooks.md] has the reasons.
+// The headers that say that a request knows the secret, in the order in which they count: the first
+// that is there decides. [docs/adr/0026-webhooks.md] has the reasons.
 const (
 	headerGitHub   = "X-Hub-Signature-256" // sha256=HEX of the body
 	headerStandard = "Webhook-Signature"   // v1,BASE64 of id.timestamp.body
@@ -32,11 +32,13 @@ const (
 )
 
 const (
-	// minSecret is the least length of a secret, in bytes. A shorter one could be found from one signature.
+	// minSecret is the least length of a secret, in bytes. A shorter one could be found from one
+	// signature.
 	minSecret = 16
 	// hookClock is how far the time of a signature may be from now.
 	hookClock = 5 * time.Minute
-	// maxSignatures is how many signatures a header may have: senders send two while they change their secret.
+	// maxSignatures is how many signatures a header may have: senders send two while they change
+	// their secret.
 	maxSignatures = 4
 	// maxTaken is how many requests are remembered: more than come within hookClock.
 	maxTaken   = 4096
@@ -60,18 +62,22 @@ func hookSecret(variable string) (secret []byte, missing string) {
 	s := os.Getenv(variable)
 	switch {
 	case s == "":
-		return strangersSecret(), "secret_env: the gateway's environment has no variable " + variable +
-			"; set it and start the gateway again"
+		return strangersSecret(), "secret_env: the gateway's environment has no variable " +
+			variable + "; set it and start the gateway again"
 	case len(s) < minSecret:
-		return strangersSecret(), fmt.Sprintf("secret_env: the secret in %s has fewer than %d characters; "+
-			"set a longer one, such as openssl rand -hex 32 prints, and start the gateway again", variable, minSecret)
+		return strangersSecret(),
+			fmt.Sprintf("secret_env: the secret in %s has fewer than %d characters; "+
+				"set a longer one, such as openssl rand -hex 32 prints, and start the "+
+				"gateway again", variable, minSecret)
 	}
 	return []byte(s), ""
 }
 
 // findHook returns the webhook whose secret a request proves, or nil. It takes as long without
 // webhooks as with one.
-func findHook(named []configs.Provider, h http.Header, body []byte, now time.Time) (p *configs.Provider, seen proven) {
+func findHook(
+	named []configs.Provider, h http.Header, body []byte, now time.Time,
+) (p *configs.Provider, seen proven) {
 	isKnown := false
 	for i := range named {
 		if !named[i].Source.Webhook {
@@ -143,7 +149,8 @@ func proveStandard(h http.Header, body, secret []byte, now time.Time) (proven, b
 	}
 	seen := proven{key: digest("id " + id)}
 	if off := now.Sub(time.Unix(seconds, 0)); off.Abs() > hookClock {
-		seen.fault = fmt.Sprintf("webhook-timestamp is more than %s from the gateway's time", hookClock)
+		seen.fault = fmt.Sprintf("webhook-timestamp is more than %s from the gateway's time",
+			hookClock)
 	}
 	return seen, true
 }

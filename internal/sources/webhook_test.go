@@ -38,7 +38,8 @@ func mac(secret string, parts ...string) []byte {
 func github(body string) http.Header {
 	return http.Header{
 		"X-Hub-Signature-256": {"sha256=" + hex.EncodeToString(mac(hookSecret, body))},
-		"X-Github-Event":      {"push"}, "X-Github-Delivery": {"d-1"}, "Content-Type": {"application/json"},
+		"X-Github-Event":      {"push"}, "X-Github-Delivery": {"d-1"},
+		"Content-Type": {"application/json"},
 	}
 }
 
@@ -46,7 +47,8 @@ func github(body string) http.Header {
 func standard(id string, at time.Time, body string) http.Header {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	sum := base64.StdEncoding.EncodeToString(mac(hookSecret, id, ".", stamp, ".", body))
-	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": {"v1," + sum}}
+	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp},
+		"Webhook-Signature": {"v1," + sum}}
 }
 
 func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
@@ -72,8 +74,8 @@ func hookFile(t *testing.T, text string) configs.Provider {
 
 const plainHook = "webhook = true\nsecret_env = \"HOOK_SECRET\"\n"
 
-// Only a request that knows the secret is told anything but 401. No session is there, so a right one is told to come
-// again.
+// Only a request that knows the secret is told anything but 401. No session is there, so a right
+// one is told to come again.
 func TestWebhookSecrets(t *testing.T) {
 	const body = `{"action":"opened"}`
 	now := time.Now()
@@ -88,46 +90,57 @@ func TestWebhookSecrets(t *testing.T) {
 		want   int
 	}{
 		"GitHub": {github(body), body, 503},
-		"GitHub, capital letters": {http.Header{"X-Hub-Signature-256": {"sha256=" + strings.ToUpper(hexSum)}},
+		"GitHub, capital letters": {http.Header{"X-Hub-Signature-256": {"sha256=" +
+			strings.ToUpper(hexSum)}},
 			body, 503},
 		"nothing":           {http.Header{}, body, 401},
 		"another body":      {github(body), body + " ", 401},
 		"no algorithm":      {http.Header{"X-Hub-Signature-256": {hexSum}}, body, 401},
 		"another algorithm": {http.Header{"X-Hub-Signature-256": {"sha1=" + hexSum}}, body, 401},
 		"the old header":    {http.Header{"X-Hub-Signature": {"sha1=" + hexSum[:40]}}, body, 401},
-		"no hex":            {http.Header{"X-Hub-Signature-256": {"sha256=" + hexSum[:63] + "g"}}, body, 401},
-		"half the hex":      {http.Header{"X-Hub-Signature-256": {"sha256=" + hexSum[:32]}}, body, 401},
-		"empty":             {http.Header{"X-Hub-Signature-256": {"sha256="}}, body, 401},
-		"two headers":       {http.Header{"X-Hub-Signature-256": {"sha256=" + hexSum, "sha256=" + hexSum}}, body, 401},
+		"no hex": {http.Header{"X-Hub-Signature-256": {"sha256=" + hexSum[:63] + "g"}},
+			body, 401},
+		"half the hex": {http.Header{"X-Hub-Signature-256": {"sha256=" + hexSum[:32]}}, body, 401},
+		"empty":        {http.Header{"X-Hub-Signature-256": {"sha256="}}, body, 401},
+		"two headers": {http.Header{"X-Hub-Signature-256": {"sha256=" + hexSum, "sha256=" +
+			hexSum}}, body, 401},
 		"a wrong signature beside the token": {with(bearer(hookSecret), http.Header{
 			"X-Hub-Signature-256": {"sha256=00"}}), body, 401},
-		"standard":       {standard("m1", now, body), body, 503},
-		"no id":          {with(standard("m1", now, body), http.Header{"Webhook-Id": nil}), body, 401},
-		"another id":     {with(standard("m1", now, body), http.Header{"Webhook-Id": {"m2"}}), body, 401},
-		"another time":   {with(standard("m1", now, body), http.Header{"Webhook-Timestamp": {"1"}}), body, 401},
+		"standard": {standard("m1", now, body), body, 503},
+		"no id": {with(standard("m1", now, body), http.Header{"Webhook-Id": nil}), body,
+			401},
+		"another id": {with(standard("m1", now, body), http.Header{"Webhook-Id": {"m2"}}), body,
+			401},
+		"another time": {with(standard("m1", now, body), http.Header{"Webhook-Timestamp": {"1"}}),
+			body, 401},
 		"an old time":    {standard("m1", now.Add(-6*time.Minute), body), body, 400},
 		"a time to come": {standard("m1", now.Add(6*time.Minute), body), body, 400},
 		"a huge time":    {standard("m1", time.Unix(1<<62, 0), body), body, 400},
 		"no time": {http.Header{"Webhook-Id": {"m1"}, "Webhook-Timestamp": {"x"},
 			"Webhook-Signature": {"v1," + sign(hookSecret, "m1.x.", body)}}, body, 401},
-		"while a secret changes": {with(standard("m1", now, body), http.Header{"Webhook-Signature": {
-			"v1," + sign("old", "m1.", stamp, ".", body) + " v1," + sign(hookSecret, "m1.", stamp, ".", body)}}),
+		"while a secret changes": {with(standard("m1", now, body),
+			http.Header{"Webhook-Signature": {
+				"v1," + sign("old", "m1.", stamp, ".", body) + " v1," +
+					sign(hookSecret, "m1.", stamp, ".", body)}}),
 			body, 503},
 		"another version": {with(standard("m1", now, body), http.Header{"Webhook-Signature": {
 			"v1a," + sign(hookSecret, "m1.", stamp, ".", body)}}), body, 401},
 		// A message signed with the id m1 and the body "STAMP.x" is not valid with its parts moved.
-		"parts that change places": {http.Header{"Webhook-Id": {"m1.1"}, "Webhook-Timestamp": {stamp},
+		"parts that change places": {http.Header{"Webhook-Id": {"m1.1"},
+			"Webhook-Timestamp": {stamp},
 			"Webhook-Signature": {"v1," + sign(hookSecret, "m1.1.", stamp, ".x")}}, "x", 401},
 		"token":               {bearer(hookSecret), body, 503},
 		"a scheme in small":   {http.Header{"Authorization": {"bearer " + hookSecret}}, body, 503},
 		"another scheme":      {http.Header{"Authorization": {"Basic " + hookSecret}}, body, 401},
 		"another token":       {bearer(hookSecret + "x"), body, 401},
 		"the variable's name": {bearer("HOOK_SECRET"), body, 401},
-		"two tokens":          {http.Header{"Authorization": {"Bearer " + hookSecret, "Bearer x"}}, body, 401},
-		"no scheme":           {http.Header{"Authorization": {hookSecret}}, body, 401},
+		"two tokens": {http.Header{"Authorization": {"Bearer " + hookSecret, "Bearer x"}},
+			body, 401},
+		"no scheme": {http.Header{"Authorization": {hookSecret}}, body, 401},
 	} {
 		p := hookFile(t, plainHook)
-		got, message := sources.NewSet().Hook(t.Context(), []configs.Provider{p}, tt.header, []byte(tt.body))
+		got, message := sources.NewSet().Hook(t.Context(), []configs.Provider{p}, tt.header,
+			[]byte(tt.body))
 		if got != tt.want {
 			t.Errorf("%s: got %d %s, want %d", name, got, message, tt.want)
 		}
@@ -180,7 +193,8 @@ func (w *world) bound() {
 
 // The text of an event has the fields of the body that the file names.
 func TestWebhookTexts(t *testing.T) {
-	pull := `{"action":"opened","pull_request":{"id":9007199254740993,"title":"a\u001b[2J\u202eb","labels":["x"]}}`
+	pull :=
+		`{"action":"opened","pull_request":{"id":9007199254740993,"title":"a\u001b[2J\u202eb","labels":["x"]}}`
 	form := "payload=%7B%22action%22%3A%22closed%22%7D"
 	text := func(s string) string { return plainHook + "text = '" + s + "'\n" }
 	for name, tt := range map[string]struct {
@@ -189,14 +203,15 @@ func TestWebhookTexts(t *testing.T) {
 		status     int
 		want       string
 	}{
-		"paths": {text("{event} {action} {pull_request.id}: {pull_request.labels.0}, {no.such}"), pull, nil, 202,
-			"push opened 9007199254740993: x,"},
+		"paths": {text("{event} {action} {pull_request.id}: {pull_request.labels.0}, {no.such}"),
+			pull, nil, 202, "push opened 9007199254740993: x,"},
 		"controls":   {text("{pull_request.title}"), pull, nil, 202, "a\x1b[2J\u202eb"},
 		"an object":  {text("{pull_request.labels}"), pull, nil, 202, `["x"]`},
 		"as it came": {plainHook, pull, nil, 202, pull},
 		"a form": {text("{action}"), form,
 			http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 202, "closed"},
-		"words": {text("{event}: {body}"), "all is well", http.Header{"Content-Type": {"text/plain"}}, 202,
+		"words": {text("{event}: {body}"), "all is well",
+			http.Header{"Content-Type": {"text/plain"}}, 202,
 			"push: all is well"},
 		"no type":   {text("{action}"), pull, http.Header{"Content-Type": nil}, 202, "opened"},
 		"no UTF-8":  {plainHook, "a\xffb", http.Header{"Content-Type": nil}, 202, "a\uFFFDb"},
@@ -222,7 +237,8 @@ func TestWebhookTexts(t *testing.T) {
 				}
 				synctest.Wait()
 				got := strings.Join(w.events(s, "watch@watch"), "\n---\n")
-				if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) || len(got) > 20<<10 {
+				if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) ||
+					len(got) > 20<<10 {
 					t.Errorf("the events: got %.300q, want %q", got, tt.want)
 				}
 				if err := stop(); err != nil {
@@ -234,8 +250,8 @@ func TestWebhookTexts(t *testing.T) {
 	}
 }
 
-// A request that comes again makes no second event: within a run, after a restart, and with headers that are not
-// signed changed. A token alone can't show that a request came before.
+// A request that comes again makes no second event: within a run, after a restart, and with headers
+// that are not signed changed. A token alone can't show that a request came before.
 func TestWebhookReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -254,8 +270,11 @@ func TestWebhookReplays(t *testing.T) {
 		}{
 			{"new", with(github("one"), plain), "one", 202},
 			{"again", with(github("one"), plain), "one", 200},
-			{"with another id", with(with(github("one"), plain), http.Header{"X-Github-Delivery": {"2"}}), "one", 200},
-			{"in capital letters", http.Header{"X-Hub-Signature-256": {"sha256=" + strings.ToUpper(sum)}}, "one", 200},
+			{"with another id",
+				with(with(github("one"), plain), http.Header{"X-Github-Delivery": {"2"}}), "one",
+				200},
+			{"in capital letters",
+				http.Header{"X-Hub-Signature-256": {"sha256=" + strings.ToUpper(sum)}}, "one", 200},
 			{"signed with a time", standard("m1", now, "two"), "two", 202},
 			{"the same id later", standard("m1", now.Add(time.Minute), "two"), "two", 200},
 			{"another id", standard("m2", now, "two"), "two", 202},
@@ -343,8 +362,8 @@ func TestWebhookForgets(t *testing.T) {
 	})
 }
 
-// Nothing is lost while there is no session, or when events come too fast: the sender is told to come again, and then
-// the request counts as new.
+// Nothing is lost while there is no session, or when events come too fast: the sender is told to
+// come again, and then the request counts as new.
 func TestWebhookComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -412,19 +431,23 @@ func TestWebhookFaults(t *testing.T) {
 			w := newWorld(t)
 			w.session()
 			p := hookFile(t, "webhook = true\nsecret_env = \""+variable+"\"\n")
-			pass := w.gateway.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: p.Name})
+			pass := w.gateway.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true,
+				Name: p.Name})
 			var faults []string
 			done := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				done <- w.set.Run(ctx, sources.Options{
-					Provider: &p, Gateway: ofSources{w.gateway}, Token: pass.Token(), Session: protocol.AllSessions,
-					State: filepath.Join(w.state, "x.json"), Line: func(string, string) {},
-					Faults: func(lines []string) { faults = append(faults, lines...) },
+					Provider: &p, Gateway: ofSources{w.gateway}, Token: pass.Token(),
+					Session: protocol.AllSessions, State: filepath.Join(w.state, "x.json"),
+					Line: func(string, string) {}, Faults: func(lines []string) {
+						faults = append(faults, lines...)
+					},
 				})
 			}()
 			synctest.Wait()
-			if len(faults) != 1 || !strings.Contains(faults[0], want) || strings.Contains(faults[0], "short;") {
+			if len(faults) != 1 || !strings.Contains(faults[0], want) ||
+				strings.Contains(faults[0], "short;") {
 				t.Errorf("%s: got the faults %q, want %q", variable, faults, want)
 			}
 			if v := w.only(); !strings.Contains(v.Reason, want) {

@@ -19,12 +19,13 @@ type Operation int
 
 // Operations that are counted.
 const (
-	ExecuteTool      Operation = iota // a call of a tool, with waits
-	InvokeAgent                       // a turn
-	MCPServer                         // a call of an MCP client
-	MCPClient                         // a call's request to an MCP server
-	MCPServerSession                  // a session of an MCP client, of the revisions that have sessions
-	MCPClientSession                  // a session with an MCP server, of the same revisions
+	ExecuteTool Operation = iota // a call of a tool, with waits
+	InvokeAgent                  // a turn
+	MCPServer                    // a call of an MCP client
+	MCPClient                    // a call's request to an MCP server
+	// a session of an MCP client, of the revisions that have sessions
+	MCPServerSession
+	MCPClientSession // a session with an MCP server, of the same revisions
 )
 
 // histograms are the names, the texts and the buckets of the operations.
@@ -32,15 +33,20 @@ var histograms = [...]struct {
 	name, help string
 	bounds     []float64 // in seconds
 }{
-	ExecuteTool: {"gen_ai_execute_tool_duration_seconds", "Calls of tools of providers.", doubling(0.01, 14)},
+	ExecuteTool: {"gen_ai_execute_tool_duration_seconds", "Calls of tools of providers.",
+		doubling(0.01, 14)},
 	InvokeAgent: {"gen_ai_invoke_agent_duration_seconds", "Turns of sessions.", doubling(0.1, 13)},
-	MCPServer:   {"mcp_server_operation_duration_seconds", "Requests of MCP clients for calls.", mcpBounds},
-	MCPClient:   {"mcp_client_operation_duration_seconds", "Requests of calls to MCP servers.", mcpBounds},
+	MCPServer: {"mcp_server_operation_duration_seconds", "Requests of MCP clients for calls.",
+		mcpBounds},
+	MCPClient: {"mcp_client_operation_duration_seconds", "Requests of calls to MCP servers.",
+		mcpBounds},
 	MCPServerSession: {
-		"mcp_server_session_duration_seconds", "Sessions of MCP clients that have ended.", mcpBounds,
+		"mcp_server_session_duration_seconds", "Sessions of MCP clients that have ended.",
+		mcpBounds,
 	},
 	MCPClientSession: {
-		"mcp_client_session_duration_seconds", "Sessions with MCP servers that have ended.", mcpBounds,
+		"mcp_client_session_duration_seconds", "Sessions with MCP servers that have ended.",
+		mcpBounds,
 	},
 }
 
@@ -127,16 +133,19 @@ func (d *durations) write(w io.Writer, name, help string, bounds []float64) {
 		sum := uint64(0)
 		for i, bound := range bounds {
 			sum += s.counts[i]
-			fmt.Fprintf(&text, "%s_bucket{%sle=%q} %d\n", name, labels, strconv.FormatFloat(bound, 'g', 6, 64), sum)
+			fmt.Fprintf(&text, "%s_bucket{%sle=%q} %d\n", name, labels,
+				strconv.FormatFloat(bound, 'g', 6, 64), sum)
 		}
 		sum += s.counts[len(bounds)]
 		fmt.Fprintf(&text, "%s_bucket{%sle=\"+Inf\"} %d\n", name, labels, sum)
 		labels = strings.TrimSuffix(labels, ",")
-		fmt.Fprintf(&text, "%s_sum{%s} %g\n%[1]s_count{%[2]s} %[4]d\n", name, labels, s.sum.Seconds(), sum)
+		fmt.Fprintf(&text, "%s_sum{%s} %g\n%[1]s_count{%[2]s} %[4]d\n", name, labels,
+			s.sum.Seconds(), sum)
 		lines = append(lines, text.String())
 	}
 	slices.Sort(lines)
-	_, _ = fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s histogram\n%[3]s", name, help, strings.Join(lines, ""))
+	_, _ = fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s histogram\n%[3]s", name, help,
+		strings.Join(lines, ""))
 }
 
 // labelText escapes a label's value.
@@ -145,11 +154,12 @@ var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 func (l Labels) text() string {
 	var text strings.Builder
 	for _, f := range []struct{ name, value string }{
-		{agentName, l.Agent}, {toolName, l.Tool}, {mcpMethod, l.Method}, {networkTransport, l.Transport},
-		{ErrorType, l.Error},
+		{agentName, l.Agent}, {toolName, l.Tool}, {mcpMethod, l.Method},
+		{networkTransport, l.Transport}, {ErrorType, l.Error},
 	} {
 		if f.value != "" {
-			text.WriteString(strings.ReplaceAll(f.name, ".", "_") + `="` + labelText.Replace(f.value) + `",`)
+			text.WriteString(strings.ReplaceAll(f.name, ".",
+				"_") + `="` + labelText.Replace(f.value) + `",`)
 		}
 	}
 	return text.String()

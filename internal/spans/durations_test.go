@@ -20,7 +20,8 @@ func TestMetricsAreWritten(t *testing.T) {
 	labels := `{gen_ai_tool_name="a\"\\\nb",mcp_method_name="tools/call",network_transport="tcp"`
 	const name = "\nmcp_server_operation_duration_seconds"
 	for _, want := range []string{
-		"# TYPE mcp_server_operation_duration_seconds histogram", name + "_bucket" + labels + `,le="0.01"} 1`,
+		"# TYPE mcp_server_operation_duration_seconds histogram", name + "_bucket" + labels +
+			`,le="0.01"} 1`,
 		name + "_bucket" + labels + `,le="0.02"} 2`, name + "_bucket" + labels + `,le="300"} 2`,
 		name + "_bucket" + labels + `,le="+Inf"} 3`, name + "_sum" + labels + "} 3600.021",
 		name + "_count" + labels + "} 3",
@@ -45,7 +46,8 @@ func TestMetricsAreBounded(t *testing.T) {
 		m.Count(ExecuteTool, Labels{Tool: name, Error: name}, time.Second)
 		m.Count(InvokeAgent, Labels{Agent: name}, time.Second)
 	}
-	for name, d := range map[string]*durations{"tools": &m.all[ExecuteTool], "agents": &m.all[InvokeAgent]} {
+	for name, d := range map[string]*durations{"tools": &m.all[ExecuteTool],
+		"agents": &m.all[InvokeAgent]} {
 		sum := uint64(0)
 		for _, s := range d.series {
 			for _, count := range s.counts {
@@ -53,7 +55,8 @@ func TestMetricsAreBounded(t *testing.T) {
 			}
 		}
 		if len(d.series) != maxSeries+1 || sum != n {
-			t.Errorf("%s: %d series count %d, want %d and %d", name, len(d.series), sum, maxSeries+1, n)
+			t.Errorf("%s: %d series count %d, want %d and %d", name, len(d.series), sum,
+				maxSeries+1, n)
 		}
 	}
 }

@@ -74,8 +74,8 @@ type Session struct {
 }
 
 func (s Session) attrs(more ...attribute.KeyValue) []attribute.KeyValue {
-	return append(more, attribute.String(conversationID, s.ID), attribute.String(attrLabel, s.Label),
-		attribute.String(attrHost, s.Host))
+	return append(more, attribute.String(conversationID, s.ID),
+		attribute.String(attrLabel, s.Label), attribute.String(attrHost, s.Host))
 }
 
 // Turn describes a prompt until the session is done with it. by names the author of the prompt, and
@@ -83,7 +83,8 @@ func (s Session) attrs(more ...attribute.KeyValue) []attribute.KeyValue {
 // attributes, the turn gets a name of our own.
 func Turn(s Session, by, model string, hostHasSpans bool) Info {
 	if hostHasSpans {
-		return Info{Name: "turn", Kind: trace.SpanKindInternal, Attrs: s.attrs(attribute.String(attrSource, by))}
+		return Info{Name: "turn", Kind: trace.SpanKindInternal,
+			Attrs: s.attrs(attribute.String(attrSource, by))}
 	}
 	i := Info{Name: opInvokeAgent + " " + s.Host, Kind: trace.SpanKindInternal, Attrs: s.attrs(
 		attribute.String(operationName, opInvokeAgent), attribute.String(agentName, s.Host),

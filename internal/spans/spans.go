@@ -66,8 +66,10 @@ func (m *Maker) Start(parent string, describe func() Info) Span {
 		return Span{Traceparent: newTraceparent(parent), parent: parent}
 	}
 	info := describe()
-	options := []trace.SpanStartOption{trace.WithSpanKind(info.Kind), trace.WithAttributes(info.Attrs...)}
-	if link := trace.SpanContextFromContext(Context(context.Background(), info.Link)); link.IsValid() {
+	options := []trace.SpanStartOption{trace.WithSpanKind(info.Kind),
+		trace.WithAttributes(info.Attrs...)}
+	if link := trace.SpanContextFromContext(Context(context.Background(),
+		info.Link)); link.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
 	}
 	_, span := m.tracer.Start(Context(context.Background(), parent), info.Name, options...)
@@ -118,7 +120,8 @@ func Context(ctx context.Context, traceparent string) context.Context {
 	if traceparent = Checked(traceparent); traceparent == "" {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
+	return propagation.TraceContext{}.Extract(ctx,
+		propagation.MapCarrier{"traceparent": traceparent})
 }
 
 // A traceparent of version 00: 00-TRACE-SPAN-FLAGS, of 32, 16 and 2 hexadecimal digits in lower
@@ -147,7 +150,8 @@ func Checked(text string) string {
 		return ""
 	}
 	if flags := text[flagsStart:length]; isLater || flags[0] != '0' || flags[1] > '3' {
-		return "00" + text[2:flagsStart] + "0" + string("0123"[strings.IndexByte(hexDigits, flags[1])&3])
+		return "00" + text[2:flagsStart] + "0" +
+			string("0123"[strings.IndexByte(hexDigits, flags[1])&3])
 	}
 	return text
 }

@@ -71,24 +71,29 @@ func TestFromHeader(t *testing.T) {
 
 // FuzzChecked holds the check against OpenTelemetry's own.
 func FuzzChecked(f *testing.F) {
-	for _, text := range []string{given, "", "ff" + given[2:], "cc" + given[2:] + "-x", strings.ToUpper(given)} {
+	for _, text := range []string{given, "", "ff" + given[2:], "cc" + given[2:] + "-x",
+		strings.ToUpper(given)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		read := func(text string) trace.SpanContext {
 			carrier := propagation.MapCarrier{"traceparent": text}
-			return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+			return trace.SpanContextFromContext(
+				propagation.TraceContext{}.Extract(context.Background(), carrier))
 		}
 		theirs, got := read(text), Checked(text)
 		if got == "" {
-			if theirs.IsValid() && len(text) == length { // they also take what follows a later version's flags
+			// they also take what follows a later version's flags
+			if theirs.IsValid() && len(text) == length {
 				t.Errorf("%q is refused, and OpenTelemetry reads %v", text, theirs)
 			}
 			return
 		}
-		if of := read(got); Checked(got) != got || len(got) != length || TraceID(got) != of.TraceID().String() ||
-			spanIDOf(got) != of.SpanID().String() || theirs.IsValid() && !theirs.Equal(of) {
-			t.Errorf("%q became %q, which OpenTelemetry reads as %v and not %v", text, got, of, theirs)
+		if of := read(got); Checked(got) != got || len(got) != length ||
+			TraceID(got) != of.TraceID().String() || spanIDOf(got) != of.SpanID().String() ||
+			theirs.IsValid() && !theirs.Equal(of) {
+			t.Errorf("%q became %q, which OpenTelemetry reads as %v and not %v", text, got, of,
+				theirs)
 		}
 	})
 }
@@ -98,14 +103,16 @@ func TestIDs(t *testing.T) {
 	m := NewMaker(nil, true)
 	seen := map[string]bool{}
 	for _, tt := range []struct{ parent, trace, above string }{
-		{given, traceID, spanID}, {"cc" + given[2:] + "-x", traceID, spanID}, {"ff" + given[2:], "", ""}, {"", "", ""},
+		{given, traceID, spanID}, {"cc" + given[2:] + "-x", traceID, spanID},
+		{"ff" + given[2:], "", ""}, {"", "", ""},
 	} {
 		for range 100 {
 			s := m.Start(tt.parent, nil)
 			id, span, above := s.IDs()
-			if Checked(s.Traceparent) != s.Traceparent || tt.trace != "" && id != tt.trace || above != tt.above ||
-				seen[span] || tt.trace == "" && seen[id] {
-				t.Fatalf("below %q: got %q below %q, want a new place in %q", tt.parent, s.Traceparent, above, tt.trace)
+			if Checked(s.Traceparent) != s.Traceparent || tt.trace != "" && id != tt.trace ||
+				above != tt.above || seen[span] || tt.trace == "" && seen[id] {
+				t.Fatalf("below %q: got %q below %q, want a new place in %q", tt.parent,
+					s.Traceparent, above, tt.trace)
 			}
 			seen[span], seen[id] = true, true
 		}
@@ -141,7 +148,9 @@ func TestExported(t *testing.T) {
 	m := NewMaker(sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test"), false)
 	link := strings.Replace(given, "4bf9", "ffff", 1)
 	for _, l := range []string{link, "nonsense"} {
-		s := m.Start(given, func() Info { return Info{Name: "n", Kind: trace.SpanKindServer, Link: l} })
+		s := m.Start(given, func() Info {
+			return Info{Name: "n", Kind: trace.SpanKindServer, Link: l}
+		})
 		if !s.Exported() || TraceID(s.Traceparent) != traceID {
 			t.Errorf("got the span %q, want one in %s", s.Traceparent, traceID)
 		}
@@ -151,7 +160,8 @@ func TestExported(t *testing.T) {
 	}
 	list := out.GetSpans()
 	if len(list) != 2 || len(list[0].Links) != 1 || len(list[1].Links) != 0 ||
-		list[0].Parent.SpanID().String() != spanID || list[0].Links[0].SpanContext.TraceID().String() != TraceID(link) {
+		list[0].Parent.SpanID().String() != spanID ||
+		list[0].Links[0].SpanContext.TraceID().String() != TraceID(link) {
 		t.Errorf("got %+v, want two spans, the first with a link to %s", list, link)
 	}
 }

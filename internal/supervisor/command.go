@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// stopGrace is how long a program has between SIGTERM and SIGKILL. A gateway that ends has little time to wait, and its
-// sessions ended before.
+// stopGrace is how long a program has between SIGTERM and SIGKILL. A gateway that ends has little
+// time to wait, and its sessions ended before.
 const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.
@@ -22,7 +22,8 @@ func runCommand(ctx context.Context, r *Run) error {
 	}
 	env["TAP_GATEWAY_URL"], env["TAP_PROVIDER_TOKEN"] = r.URL, r.Token
 	dir := r.Path(r.Provider.CWD)
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // the system would say it of the program
+	// the system would say it of the program
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("cwd: there is no directory %s", dir)
 	}
 	p, err := proc.Start(proc.Command{

@@ -8,13 +8,13 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Configured lists the providers that files name, in the order of the files, each with its state and the reason for
-// that state.
+// Configured lists the providers that files name, in the order of the files, each with its state
+// and the reason for that state.
 func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	s.do(func() {
 		for _, f := range s.files {
-			// Without a name it is a directory that can't be read. One of the gateway's own has no file: it is listed
-			// while it is stopped, so that it can be started.
+			// Without a name it is a directory that can't be read. One of the gateway's own has no
+			// file: it is listed while it is stopped, so that it can be started.
 			if f.Name == "" || f.File == "" && !s.stoppedByUser[f.Name] {
 				continue
 			}
@@ -22,8 +22,8 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 			if !good {
 				p = f.Provider
 			}
-			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File, Connected: []string{},
-				Required: p.Required}
+			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File,
+				Connected: []string{}, Required: p.Required}
 			v.State, v.Reason = s.stateOf(f, p, good)
 			s.describeUnits(&v, p)
 			v.Actions = s.actions(p, v.State, good && !f.LeftOut)
@@ -39,7 +39,8 @@ func (s *Supervisor) describeUnits(v *adminapi.ConfiguredProvider, p *configs.Pr
 		if !key.isFor(p) {
 			continue
 		}
-		if at := pl.now.startsAt.Load(); at != nil && (v.StartsAt.IsZero() || at.Before(v.StartsAt)) {
+		if at := pl.now.startsAt.Load(); at != nil &&
+			(v.StartsAt.IsZero() || at.Before(v.StartsAt)) {
 			v.StartsAt = *at
 		}
 		for _, u := range []*unit{pl.now, pl.next} {
@@ -84,18 +85,22 @@ func (s *Supervisor) Usable(name, kind string) (found []configs.Provider) {
 }
 
 // stateOf returns the state of a file's provider, and why it does not run.
-func (s *Supervisor) stateOf(f configs.ProviderFile, p *configs.Provider, isUsable bool) (state, reason string) {
+func (s *Supervisor) stateOf(
+	f configs.ProviderFile, p *configs.Provider, isUsable bool,
+) (state, reason string) {
 	switch {
 	case f.LeftOut && len(f.Faults) == 1: // with more, the first is one of the file itself
 		return adminapi.ConfiguredWaiting, f.Faults[0].Message
 	case !isUsable && len(f.Faults) > 0:
-		return adminapi.ConfiguredFailed, fmt.Sprintf("line %d: %s", f.Faults[0].Line, f.Faults[0].Message)
+		return adminapi.ConfiguredFailed, fmt.Sprintf("line %d: %s", f.Faults[0].Line,
+			f.Faults[0].Message)
 	case s.stoppedByUser[p.Name]:
 		return adminapi.ConfiguredStopped, "by the user; " + command(p, "start")
 	case !p.Enabled:
 		return adminapi.ConfiguredStopped, "enabled = false"
 	case s.launch[p.Kind] == nil:
-		return adminapi.ConfiguredFailed, fmt.Sprintf("this gateway runs no providers of kind %q", p.Kind)
+		return adminapi.ConfiguredFailed, fmt.Sprintf("this gateway runs no providers of kind %q",
+			p.Kind)
 	}
 	state, reason = adminapi.ConfiguredWaiting, "there is no session that it is for"
 	for key, pl := range s.placements {
@@ -133,7 +138,8 @@ func (u *unit) state() (state, reason string) {
 		}
 	}
 	if u.spec.StartsItself() && u.pass.Name() == "" {
-		return adminapi.ConfiguredWaiting, "its program, which starts itself, has not joined a session"
+		return adminapi.ConfiguredWaiting,
+			"its program, which starts itself, has not joined a session"
 	}
 	return adminapi.ConfiguredRunning, ""
 }

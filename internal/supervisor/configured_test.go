@@ -24,10 +24,13 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 		t.Helper()
 		r.eventually(func() error {
 			all := r.s.Configured()
-			i := slices.IndexFunc(all, func(v adminapi.ConfiguredProvider) bool { return v.Name == name })
+			i := slices.IndexFunc(all, func(v adminapi.ConfiguredProvider) bool {
+				return v.Name == name
+			})
 			if i < 0 || all[i].State != state || !strings.Contains(all[i].Reason, reason) ||
 				(reason == "") != (all[i].Reason == "") {
-				return fmt.Errorf("%s is not %s (%s): %+v, want %s", name, state, reason, all, state)
+				return fmt.Errorf("%s is not %s (%s): %+v, want %s", name, state, reason, all,
+					state)
 			}
 			if file := filepath.Join(r.dir, name+".toml"); all[i].File != file {
 				t.Errorf("%s is of file %s, want %s", name, all[i].File, file)
@@ -108,7 +111,8 @@ func TestActionsOfConfiguredProviders(t *testing.T) {
 		}
 		return nil
 	})
-	if p := r.g.Providers(); len(p) != 1 || !slices.Equal(find("runs").Connected, []string{p[0].ID}) {
+	if p := r.g.Providers(); len(p) != 1 ||
+		!slices.Equal(find("runs").Connected, []string{p[0].ID}) {
 		t.Errorf("it has the connections %q, want the id of %+v", find("runs").Connected, p)
 	}
 	for name := range map[string]bool{"runs": true, "ends": true} {
@@ -122,28 +126,33 @@ func TestActionsOfConfiguredProviders(t *testing.T) {
 	}
 }
 
-// The user's file takes the place of one of the gateway's own providers, and no project's file does.
+// The user's file takes the place of one of the gateway's own providers, and no project's file
+// does.
 func TestOnlyTheUserReplacesAnOwnProvider(t *testing.T) {
 	for what, tt := range map[string]struct {
 		file configs.ProviderFile
 		want bool
 	}{
 		"the user's": {configs.ProviderFile{Provider: &configs.Provider{Name: "tap"}}, false},
-		"trusted":    {configs.ProviderFile{Provider: &configs.Provider{Name: "tap", Project: "/p"}}, true},
-		"left out":   {configs.ProviderFile{Provider: &configs.Provider{}, LeftOut: true}, true},
-		"faulty":     {configs.ProviderFile{Provider: &configs.Provider{}, Faults: make(configs.Faults, 1)}, true},
+		"trusted": {configs.ProviderFile{Provider: &configs.Provider{Name: "tap",
+			Project: "/p"}}, true},
+		"left out": {configs.ProviderFile{Provider: &configs.Provider{}, LeftOut: true}, true},
+		"faulty": {configs.ProviderFile{Provider: &configs.Provider{},
+			Faults: make(configs.Faults, 1)}, true},
 	} {
 		s := New(Options{Own: []configs.Provider{{Name: "tap", Kind: configs.KindTap}}})
 		tt.file.Name, tt.file.File = "tap", "/p/tap.toml"
 		s.setFiles([]configs.ProviderFile{tt.file})
 		if got := len(s.files) == 2; got != tt.want {
-			t.Errorf("beside a file tap.toml, %s: got the gateway's own provider: %v, want %v", what, got, tt.want)
+			t.Errorf("beside a file tap.toml, %s: got the gateway's own provider: %v, want %v",
+				what, got, tt.want)
 		}
 		s.Close()
 	}
 }
 
-// A project's file that is left out and is wrong besides shows its own fault, which comes before the question of trust.
+// A project's file that is left out and is wrong besides shows its own fault, which comes before
+// the question of trust.
 func TestFaultOfALeftOutFile(t *testing.T) {
 	file := "/p/tap.config.json"
 	ask := configs.Fault{File: file, Line: 1, Column: 1, Message: "left out"}
@@ -152,13 +161,16 @@ func TestFaultOfALeftOutFile(t *testing.T) {
 		state, reason string
 	}{
 		{configs.Faults{ask}, adminapi.ConfiguredWaiting, "left out"},
-		{configs.Faults{{File: file, Line: 3, Message: "no"}, ask}, adminapi.ConfiguredFailed, "line 3: no"},
+		{configs.Faults{{File: file, Line: 3, Message: "no"}, ask}, adminapi.ConfiguredFailed,
+			"line 3: no"},
 	} {
 		s := New(Options{})
 		p := &configs.Provider{}
-		f := configs.ProviderFile{Name: "tap", File: file, Provider: p, LeftOut: true, Faults: test.faults}
+		f := configs.ProviderFile{Name: "tap", File: file, Provider: p, LeftOut: true,
+			Faults: test.faults}
 		if state, reason := s.stateOf(f, p, false); state != test.state || reason != test.reason {
-			t.Errorf("%v: got %s, %q, want %s, %q", test.faults, state, reason, test.state, test.reason)
+			t.Errorf("%v: got %s, %q, want %s, %q", test.faults, state, reason, test.state,
+				test.reason)
 		}
 		s.Close()
 	}

@@ -13,9 +13,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// A provider that starts itself reads its token from a file, possibly long before it connects. So the token stays the
-// same when the provider's file changes and when the gateway restarts, until the provider's file or the token's file
-// is deleted.
+// A provider that starts itself reads its token from a file, possibly long before it connects. So
+// the token stays the same when the provider's file changes and when the gateway restarts, until
+// the provider's file or the token's file is deleted.
 
 const tokenSuffix = ".token"
 
@@ -60,8 +60,8 @@ func (s *Supervisor) writeToken(ctx context.Context, r *Run) error {
 	return proc.WritePrivate(s.tokenFile(r.Provider.Name), []byte(r.Token))
 }
 
-// removeStaleTokens removes the token files of providers that no file names any more. It removes nothing while a
-// directory of provider files can't be read. The loop calls it.
+// removeStaleTokens removes the token files of providers that no file names any more. It removes
+// nothing while a directory of provider files can't be read. The loop calls it.
 func (s *Supervisor) removeStaleTokens() {
 	if slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == "" }) {
 		return
@@ -84,7 +84,8 @@ func (s *Supervisor) removeStaleTokens() {
 			continue
 		}
 		if err := os.Remove(filepath.Join(s.o.TokenDir, e.Name())); err != nil {
-			s.o.Log.Warn("removing the token of a provider that is gone", "provider", name, "error", err)
+			s.o.Log.Warn("removing the token of a provider that is gone", "provider", name, "error",
+				err)
 		}
 	}
 }

@@ -17,16 +17,18 @@ import (
 // unknownProvider is the error NOT_FOUND for a name that no file has.
 func unknownProvider(name string) *protocol.Error {
 	return protocol.Errorf(protocol.CodeNotFound,
-		"no file names a provider %q, and what no file names is not run from here: tapctl providers lists both", name)
+		"no file names a provider %q, and what no file names is not run from here: tapctl "+
+			"providers lists both", name)
 }
 
-// Stop ends the units of a provider until Start or Restart, and returns how many there were. name is a file's name, or
-// the name that the program connects with. A connection without a file is closed. Errors are NOT_FOUND for an unknown
-// name or one that several files have, and INVALID_STATE while the gateway shuts down.
+// Stop ends the units of a provider until Start or Restart, and returns how many there were. name
+// is a file's name, or the name that the program connects with. A connection without a file is
+// closed. Errors are NOT_FOUND for an unknown name or one that several files have, and
+// INVALID_STATE while the gateway shuts down.
 func (s *Supervisor) Stop(name string) (n int, err error) { return s.control(verbStop, name) }
 
-// Start runs a provider that was stopped or that gave up, and returns for how many sessions it runs. The errors are
-// those of [Supervisor.Stop].
+// Start runs a provider that was stopped or that gave up, and returns for how many sessions it
+// runs. The errors are those of [Supervisor.Stop].
 func (s *Supervisor) Start(name string) (n int, err error) { return s.control(verbStart, name) }
 
 // Verbs of [Supervisor.control].
@@ -64,7 +66,8 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 			n++
 			pl.next.stop()
 			if verb == verbRestart && pl.canSwap(key) {
-				pl.next, pl.restarts = s.start(pl.now.spec, key, append(s.outgoing(key), pl.now)), true
+				pl.next, pl.restarts = s.start(pl.now.spec, key, append(s.outgoing(key), pl.now)),
+					true
 				continue
 			}
 			pl.now.stop()
@@ -108,7 +111,8 @@ func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 	})
 	if err == nil && p.Project != "" {
 		if changed := configs.Unchanged(p.Project, p.File); changed != nil {
-			return configs.Provider{}, &protocol.Error{Code: protocol.CodeInvalidState, Message: changed.Error()}
+			return configs.Provider{}, &protocol.Error{Code: protocol.CodeInvalidState,
+				Message: changed.Error()}
 		}
 	}
 	return p, err
@@ -117,8 +121,9 @@ func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 // settleTime bounds how long [Supervisor.Settle] waits.
 const settleTime = 2 * time.Second
 
-// Settle waits until a session that has started has the gateway's own providers, or they have failed, until ctx ends or
-// for settleTime at most. So the first prompt to the session finds their tools.
+// Settle waits until a session that has started has the gateway's own providers, or they have
+// failed, until ctx ends or for settleTime at most. So the first prompt to the session finds their
+// tools.
 func (s *Supervisor) Settle(ctx context.Context, session string) {
 	if len(s.o.Own) == 0 {
 		return
@@ -132,7 +137,8 @@ func (s *Supervisor) Settle(ctx context.Context, session string) {
 		s.do(func() {
 			s.reconcile() // the session may be newer than the last look
 			for key, pl := range s.placements {
-				if key.session == session && pl.now.spec.File == "" && !pl.now.isBound() && pl.now.failure() == nil {
+				if key.session == session && pl.now.spec.File == "" && !pl.now.isBound() &&
+					pl.now.failure() == nil {
 					settled = false
 				}
 			}
@@ -149,7 +155,9 @@ var errNoFile = errors.New("no file names the provider any more")
 // Lines returns the stored lines after a cursor, oldest first, and the cursor for the next
 // question. The lines are a provider's output, and events of its processes. The error is NOT_FOUND
 // if no file names the provider, and no line of [Supervisor.Output] is kept.
-func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error) {
+func (s *Supervisor) Lines(
+	name string, after uint64,
+) (lines []adminapi.TimelineLine, cursor uint64, err error) {
 	o, err := s.outputOf(name)
 	if err != nil {
 		return nil, 0, err
@@ -158,8 +166,8 @@ func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.Timeline
 	return lines, cursor, nil
 }
 
-// WaitLines waits until there is a line after a cursor. It returns an error when ctx ends, the file is removed or the
-// supervisor is closed, and NOT_FOUND if no file names the provider.
+// WaitLines waits until there is a line after a cursor. It returns an error when ctx ends, the file
+// is removed or the supervisor is closed, and NOT_FOUND if no file names the provider.
 func (s *Supervisor) WaitLines(ctx context.Context, name string, after uint64) error {
 	o, err := s.outputOf(name)
 	if err != nil {
@@ -219,7 +227,8 @@ func (s *Supervisor) resolve(verb, name string) (string, error) {
 	var files []string
 	for file, o := range s.outputs {
 		// A stopped provider does not answer for another that has its name now.
-		if slices.Contains(o.programNames, protocol.NormalName(name)) && (verb != "stop" || !s.stoppedByUser[file]) {
+		if slices.Contains(o.programNames, protocol.NormalName(name)) &&
+			(verb != "stop" || !s.stoppedByUser[file]) {
 			files = append(files, file)
 		}
 	}
@@ -229,6 +238,7 @@ func (s *Supervisor) resolve(verb, name string) (string, error) {
 	case 1:
 		return files[0], nil
 	}
-	return "", protocol.Errorf(protocol.CodeNotFound, "%s is run by files %s: tapctl providers %s %s", name,
-		strings.Join(files, ", "), verb, files[0])
+	return "", protocol.Errorf(protocol.CodeNotFound,
+		"%s is run by files %s: tapctl providers %s %s", name, strings.Join(files, ", "), verb,
+		files[0])
 }

@@ -31,7 +31,8 @@ func TestControl(t *testing.T) {
 		t.Errorf("start: %d, %v, want 1 and no error", n, err)
 	}
 	r.has(h, "t")
-	if lines, err := logged(r.s, "a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
+	if lines, err := logged(r.s, "a"); err != nil ||
+		!strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
 		t.Errorf(`log: %q, %v, want no error and "tapgw: started " in it`, lines, err)
 	}
 	for name, f := range map[string]func(string) (int, error){
@@ -91,15 +92,18 @@ func TestControlByTheNameOfTheProgram(t *testing.T) {
 			return done.Restarted, err
 		},
 	} {
-		if n, err := f("child"); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") ||
-			!strings.Contains(err.Error(), "child is run by files a, b: tapctl providers "+verb+" a") {
+		if n, err := f("child"); n != 0 || err == nil ||
+			!strings.Contains(err.Error(), "NOT_FOUND") ||
+			!strings.Contains(err.Error(),
+				"child is run by files a, b: tapctl providers "+verb+" a") {
 			t.Errorf(
 				`%s: %d, %v, want 0, an error, "NOT_FOUND" and %q in it`,
 				verb, n, err, "child is run by files a, b: tapctl providers "+verb+" a",
 			)
 		}
 	}
-	if _, err := logged(r.s, "child"); err == nil || !strings.Contains(err.Error(), "tapctl providers log a") {
+	if _, err := logged(r.s, "child"); err == nil ||
+		!strings.Contains(err.Error(), "tapctl providers log a") {
 		t.Errorf(`log: %v, want an error and "tapctl providers log a" in it`, err)
 	}
 	r.has(h, "first", "second")

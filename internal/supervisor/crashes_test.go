@@ -20,7 +20,8 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}
-	a, b := &configs.Provider{Name: "p", Kind: "x"}, &configs.Provider{Name: "p", Kind: "x", CWD: "b"}
+	a, b := &configs.Provider{Name: "p", Kind: "x"},
+		&configs.Provider{Name: "p", Kind: "x", CWD: "b"}
 	gaveUp := errors.New("gave up")
 	pl := &placement{now: s.start(a, placementKey{}, nil)}
 	pl.next = s.start(b, placementKey{}, []*unit{pl.now})
@@ -49,13 +50,15 @@ func TestCrashes(t *testing.T) {
 				r.ended(r.child())
 			}
 			var message string
-			for deadline := time.Now().Add(patience); message == "" && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(patience); message == "" &&
+				time.Now().Before(deadline); {
 				for _, f := range r.s.Faults() {
 					message = f.Error()
 				}
 			}
 			if !strings.Contains(
-				message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ",
+				message,
+				"a.toml:1:1: not started again after 5 failures in a minute, the last: process ",
 			) ||
 				!strings.Contains(message, tt.why) {
 				t.Errorf(
@@ -64,9 +67,11 @@ func TestCrashes(t *testing.T) {
 				)
 			}
 			lines, err := logged(r.s, "a")
-			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") ||
-				tt.mode == "start" && !strings.Contains(text, "it is too much") {
-				t.Errorf(`log %q, %v, want "started again in ", and for a failed start its reason`, lines, err)
+			if text := strings.Join(lines, "\n"); err != nil ||
+				!strings.Contains(text, "started again in ") || tt.mode == "start" &&
+				!strings.Contains(text, "it is too much") {
+				t.Errorf(`log %q, %v, want "started again in ", and for a failed start its reason`,
+					lines, err)
 			}
 			if n, err := r.s.Start("a"); n != 1 || err != nil {
 				t.Errorf("start: %d, %v, want 1 and no error", n, err)

@@ -31,7 +31,8 @@ func TestRandomEdits(t *testing.T) {
 		instance := &atomic.Int64{}
 		r = newRig(t, func(o *Options) {
 			g := o.Gateway
-			o.Launch = map[string]Launcher{configs.KindCommand: func(ctx context.Context, run *Run) error {
+			o.Launch = map[string]Launcher{configs.KindCommand: func(
+				ctx context.Context, run *Run) error {
 				alive.Add(1)
 				defer alive.Done()
 				offer(ctx, g, run, fmt.Sprint("instance ", instance.Add(1)))
@@ -39,7 +40,9 @@ func TestRandomEdits(t *testing.T) {
 			}}
 		})
 		randomEdits(t, r, n, func(tool, sessions string) string {
-			return fmt.Sprintf("kind = \"command\"\ncommand = [\"none\"]\n%s\nenv = { TOOL = %q }\n", sessions, tool)
+			return fmt.Sprintf(
+				"kind = \"command\"\ncommand = [\"none\"]\n%s\nenv = { TOOL = %q }\n", sessions,
+				tool)
 		})
 		r.s.Close()
 		alive.Wait()
@@ -63,9 +66,11 @@ func offer(ctx context.Context, g *gateway.Gateway, run *Run, about string) {
 	c.Receive(protocol.Append(nil, &protocol.Auth{Token: run.Token}))
 	version := protocol.Version
 	c.Receive(
-		protocol.Append(nil, &protocol.Hello{Name: run.Provider.Name, ProtocolVersion: &version, Session: run.Session,
+		protocol.Append(nil, &protocol.Hello{Name: run.Provider.Name, ProtocolVersion: &version,
+			Session: run.Session,
 			Tools: []protocol.Tool{
-				{Name: run.Provider.Env["TOOL"], Description: about, Parameters: protocol.Raw(`{}`)},
+				{Name: run.Provider.Env["TOOL"], Description: about,
+					Parameters: protocol.Raw(`{}`)},
 			}}),
 	)
 	<-ctx.Done()
@@ -79,8 +84,9 @@ func (silent) Close(protocol.CloseCode, string) {}
 
 // directory is the model's copy of the files.
 type directory struct {
-	good    map[string]string // the tool that a file last named while it could be used, of those that are there
-	touched map[string]bool   // since the last look
+	// the tool that a file last named while it could be used, of those that are there
+	good    map[string]string
+	touched map[string]bool // since the last look
 }
 
 // waitSettled waits until all that should run does, and nothing else.
@@ -214,18 +220,22 @@ func (e *editor) edit(tool, text string) {
 	}
 }
 
-// check compares the session's tools with the files, and finds providers that were restarted without a reason.
+// check compares the session's tools with the files, and finds providers that were restarted
+// without a reason.
 func (e *editor) check(i int) {
 	e.t.Helper()
 	now := map[string]string{}
 	tools := e.session.Tools()
 	for name, tool := range e.good {
-		if k := slices.IndexFunc(tools, func(t adminapi.Tool) bool { return t.Name == tool }); k >= 0 {
+		if k := slices.IndexFunc(tools, func(t adminapi.Tool) bool {
+			return t.Name == tool
+		}); k >= 0 {
 			now[name] = tools[k].Description
 		}
 	}
 	if len(now) != len(e.good) || len(tools) != len(e.good) {
-		e.t.Fatalf("step %d: the files say %v, the session has %v, want the same number of both", i, e.good, tools)
+		e.t.Fatalf("step %d: the files say %v, the session has %v, want the same number of both", i,
+			e.good, tools)
 	}
 	for name, about := range e.instances {
 		if !e.touched[name] && now[name] != about {

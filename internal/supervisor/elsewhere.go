@@ -6,7 +6,8 @@ import (
 	"tapgw/configs"
 )
 
-// startAgain is how long a provider for a session of another gateway waits when too many were started.
+// startAgain is how long a provider for a session of another gateway waits when too many were
+// started.
 const startAgain = time.Second
 
 // ElsewhereChanged makes the supervisor look at the sessions of other gateways. It does not block.

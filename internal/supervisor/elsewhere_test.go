@@ -53,17 +53,19 @@ func TestElsewhereByFile(t *testing.T) {
 	}
 	all := configs.Sessions{Mode: configs.SessionsAll}
 	ofProject := configs.Provider{Kind: configs.KindHTTP, Project: "/p", Sessions: each(all)}
-	sessions := []adminapi.Session{{ID: "1", Gateway: "b", Label: "review", Host: "copilot"}, {ID: "1", Gateway: "c"}}
+	sessions := []adminapi.Session{{ID: "1", Gateway: "b", Label: "review", Host: "copilot"},
+		{ID: "1", Gateway: "c"}}
 	both := []string{"p@b/1", "p@c/1"}
 	for name, tc := range map[string]struct {
 		p    configs.Provider
 		most int
 		want []string
 	}{
-		"each":                     {of(configs.KindHTTP), 9, both},
-		"a program":                {of(configs.KindCommand), 9, both},
-		"not opted in":             {of(configs.KindHTTP), 0, nil},
-		"all":                      {configs.Provider{Kind: configs.KindHTTP, Sessions: all}, 9, nil},
+		"each":         {of(configs.KindHTTP), 9, both},
+		"a program":    {of(configs.KindCommand), 9, both},
+		"not opted in": {of(configs.KindHTTP), 0, nil},
+		"all": {configs.Provider{Kind: configs.KindHTTP, Sessions: all}, 9,
+			nil},
 		"in the session's files":   {of(configs.KindTools), 9, nil},
 		"that starts itself":       {of(configs.KindConnect), 9, nil},
 		"of a project":             {ofProject, 9, nil},
@@ -82,7 +84,8 @@ func TestElsewhereByFile(t *testing.T) {
 	}
 }
 
-// Beyond the most, sessions wait for one that ends, and sessions that come and go start few providers.
+// Beyond the most, sessions wait for one that ends, and sessions that come and go start few
+// providers.
 func TestElsewhereIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sessions []adminapi.Session

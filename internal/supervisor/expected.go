@@ -18,15 +18,16 @@ func (s *Supervisor) expectProviders() {
 	told := make([]gateway.ExpectedProvider, len(list))
 	for i, p := range list {
 		told[i] = gateway.ExpectedProvider{
-			Name: p.Name, Says: p.ExpectedName(), Owner: ownerOf(p), Match: sessionFilter(p), Required: p.Required,
-			Why: func(session string) string { return s.whyAway(p, session) },
+			Name: p.Name, Says: p.ExpectedName(), Owner: ownerOf(p), Match: sessionFilter(p),
+			Required: p.Required, Why: func(session string) string { return s.whyAway(p, session) },
 		}
 	}
 	s.o.Gateway.ExpectProviders(told)
 }
 
-// expectedProviders returns the providers that should be bound in their sessions. A required provider is expected even
-// while the user has stopped it, or while its file can't be used: only the content of a file opens a gate.
+// expectedProviders returns the providers that should be bound in their sessions. A required
+// provider is expected even while the user has stopped it, or while its file can't be used: only
+// the content of a file opens a gate.
 func (s *Supervisor) expectedProviders() (list []*configs.Provider) {
 	runs := s.enabledProviders()
 	for _, f := range s.files {

@@ -21,8 +21,8 @@ func (s *Supervisor) reportFaults() {
 	s.o.Gateway.Touch()
 }
 
-// Faults returns the faults of the provider files and of the providers that they start, with file, line and column, in
-// the order of the files.
+// Faults returns the faults of the provider files and of the providers that they start, with file,
+// line and column, in the order of the files.
 func (s *Supervisor) Faults() (faults []configs.Fault) {
 	s.do(func() { faults = s.faults() })
 	return faults
@@ -35,12 +35,14 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 		if !ok {
 			if f.Provider.Required && !f.LeftOut {
 				faults = append(faults, configs.Fault{File: f.File, Line: 1, Column: 1,
-					Message: "the provider is required: until the file has no fault, calls of its sessions are denied"})
+					Message: "the provider is required: until the file has no fault, calls of " +
+						"its sessions are denied"})
 			}
 			continue
 		}
 		at := func(format string, args ...any) {
-			fault := configs.Fault{File: f.File, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)}
+			fault := configs.Fault{File: f.File, Line: 1, Column: 1,
+				Message: fmt.Sprintf(format, args...)}
 			if !slices.Contains(faults, fault) {
 				faults = append(faults, fault)
 			}
@@ -80,7 +82,8 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 		}
 		// The placements come in any order.
 		slices.SortFunc(faults[began:], func(a, b configs.Fault) int {
-			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Message, b.Message))
+			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+				cmp.Compare(a.Message, b.Message))
 		})
 	}
 	return faults

@@ -27,8 +27,8 @@ import (
 const (
 	maxAnswer = 1 << 20 // bytes of an answer; a longer one is of no use to a model
 	maxReason = 500     // bytes of an error answer that the model gets
-	// lateness is how much longer the gateway waits than the request may take, so that the model gets the error of
-	// the request and not the gateway's timeout.
+	// lateness is how much longer the gateway waits than the request may take, so that the model
+	// gets the error of the request and not the gateway's timeout.
 	lateness = 2 * time.Second
 )
 
@@ -52,7 +52,8 @@ func runHTTP(ctx context.Context, r *Run) error {
 	return p.Run(ctx)
 }
 
-// Options returns the options of a provider that runs in this process. Its errors go to Line and Trouble.
+// Options returns the options of a provider that runs in this process. Its errors go to Line and
+// Trouble.
 func (r *Run) Options() *providers.Options {
 	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session,
 		Logger: slog.New(slog.DiscardHandler),
@@ -62,7 +63,8 @@ func (r *Run) Options() *providers.Options {
 		}}
 }
 
-// LineFaults reports faults of the provider that are at no line of its file. It replaces the earlier ones.
+// LineFaults reports faults of the provider that are at no line of its file. It replaces the
+// earlier ones.
 func (r *Run) LineFaults(lines []string) {
 	faults := make([]configs.Fault, len(lines))
 	for i, line := range lines {
@@ -117,11 +119,14 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 		return nil, h.requestError(ctx, req, err)
 	case resp.StatusCode/100 != 2:
 		reason := strings.Join(
-			strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), maxReason)]), "\ufffd")), " ",
+			strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), maxReason)]), "\ufffd")),
+			" ",
 		)
-		return nil, fmt.Errorf("%s %s answered %s: %s", req.Method, req.URL.Host, resp.Status, reason)
+		return nil, fmt.Errorf("%s %s answered %s: %s", req.Method, req.URL.Host, resp.Status,
+			reason)
 	case len(data) > maxAnswer:
-		return nil, fmt.Errorf("%s %s answered with more than %d bytes", req.Method, req.URL.Host, maxAnswer)
+		return nil, fmt.Errorf("%s %s answered with more than %d bytes", req.Method, req.URL.Host,
+			maxAnswer)
 	}
 	return h.result(data)
 }
@@ -130,8 +135,9 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 func (h *httpTool) requestError(ctx context.Context, req *http.Request, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &providers.Error{
-			Code:    providers.CodeTimeout,
-			Message: fmt.Sprintf("%s %s did not answer within %s", req.Method, req.URL.Host, h.Timeout),
+			Code: providers.CodeTimeout,
+			Message: fmt.Sprintf("%s %s did not answer within %s", req.Method, req.URL.Host,
+				h.Timeout),
 		}
 	}
 	if ue, ok := errors.AsType[*url.Error](err); ok {
@@ -199,8 +205,8 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 	return req, nil
 }
 
-// target fills the URL with arguments. An argument becomes one segment of the path or one value of the query. A query
-// pair whose argument is missing is left out.
+// target fills the URL with arguments. An argument becomes one segment of the path or one value of
+// the query. A query pair whose argument is missing is left out.
 func (h *httpTool) target(values map[string]any) (string, error) {
 	var path strings.Builder
 	parts := h.URL

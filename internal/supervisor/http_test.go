@@ -24,7 +24,8 @@ func apiServer(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo/", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		_, _ = fmt.Fprintf(w, "%s %s %s %s", r.Method, r.URL.RequestURI(), body, r.Header.Get("X-Key"))
+		_, _ = fmt.Fprintf(w, "%s %s %s %s", r.Method, r.URL.RequestURI(), body,
+			r.Header.Get("X-Key"))
 	})
 	mux.HandleFunc("/json", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"a/b": [{"n": 12345678901234567890}], "x~": "text", "": null}`)
@@ -36,18 +37,24 @@ func apiServer(t *testing.T) *httptest.Server {
 		_, _ = io.WriteString(w, "so\n  it is")
 	})
 	mux.HandleFunc(
-		"/near", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/echo/near", http.StatusFound) },
+		"/near", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/echo/near", http.StatusFound)
+		},
 	)
 	mux.HandleFunc("/far", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
 	})
 	mux.HandleFunc(
-		"/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) },
+		"/round", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/round", http.StatusFound)
+		},
 	)
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, maxAnswer+1))
 	})
-	mux.HandleFunc("/binary", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte{0xff, 0xfe}) })
+	mux.HandleFunc("/binary", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte{0xff, 0xfe})
+	})
 	mux.HandleFunc("/never", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -57,13 +64,15 @@ func apiServer(t *testing.T) *httptest.Server {
 // toolOf is the one tool of a file whose head is written.
 func toolOf(t *testing.T, text string) *httpTool {
 	t.Helper()
-	p, faults := configs.ParseProvider("f.toml", []byte("kind = \"http\"\n[tools.t]\ndescription = \"d\"\n"+text))
+	p, faults := configs.ParseProvider("f.toml",
+		[]byte("kind = \"http\"\n[tools.t]\ndescription = \"d\"\n"+text))
 	if len(faults) > 0 {
 		t.Fatalf("faults: %v, want none", faults)
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &httpTool{p.HTTP[0], &http.Client{Transport: transport, CheckRedirect: weburl.StayOnHost("it")}}
+	return &httpTool{p.HTTP[0],
+		&http.Client{Transport: transport, CheckRedirect: weburl.StayOnHost("it")}}
 }
 
 func TestHTTPCalls(t *testing.T) {
@@ -79,44 +88,61 @@ func TestHTTPCalls(t *testing.T) {
 			`"GET /echo/%C3%A4%20b%2F%3F%23%25&/x?n=3&m=1  "`, ""},
 		{"one left out", `url = "URL/echo/{a}/x?n={n}&m=1"` + "\n" + args, `{"a":"b","n":null}`,
 			`"GET /echo/b/x?m=1  "`, ""},
-		{"all of the query left out", `url = "URL/echo/{a}?n={n}"` + "\n" + args, `{"a":"b"}`, `"GET /echo/b  "`, ""},
+		{"all of the query left out", `url = "URL/echo/{a}?n={n}"` + "\n" + args, `{"a":"b"}`,
+			`"GET /echo/b  "`, ""},
 		{"in a value", `url = "URL/echo/?q={a}+is:{n}"` + "\n" + args, `{"a":"b&c=d","n":1}`,
 			`"GET /echo/?q=b%26c%3Dd+is:1  "`, ""},
 		{"up and out", `url = "URL/echo/{a}/x"` + "\nargs.a = {}", `{"a":".."}`, "",
 			`".." can't be a part of the URL's path`},
-		{"two dots of two", `url = "URL/echo/{a}{b}/x"` + "\nargs.a = {}\nargs.b = {}", `{"a":".","b":"."}`, "",
+		{"two dots of two", `url = "URL/echo/{a}{b}/x"` + "\nargs.a = {}\nargs.b = {}",
+			`{"a":".","b":"."}`, "",
 			`can't be a part`},
-		{"empty in the path", `url = "URL/echo/{a}"` + "\nargs.a = {}", `{"a":""}`, "", "a must not be empty"},
-		{"body", `url = "URL/echo/"` + "\nbody = '{\"q\": \"{a} {{x}}\", \"n\": \"{n}\", \"l\": [\"{n}\", 1.50]}'\n" + args, `{"a":"\"b\"","n":12345678901234567890}`,
+		{"empty in the path", `url = "URL/echo/{a}"` + "\nargs.a = {}", `{"a":""}`, "",
+			"a must not be empty"},
+		{"body",
+			`url = "URL/echo/"` +
+				"\nbody = '{\"q\": \"{a} {{x}}\", \"n\": \"{n}\", \"l\": [\"{n}\", 1.50]}'\n" +
+				args, `{"a":"\"b\"","n":12345678901234567890}`,
 			`"POST /echo/ {\"l\":[12345678901234567890,1.50],\"n\":12345678901234567890,\"q\":\"\\\"b\\\" {x}\"} "`, ""},
-		{"body without one", `url = "URL/echo/"` + "\nmethod = \"PUT\"\nbody = '{\"q\": \"{a}\", \"n\": \"{n}\"}'\n" + args, `{"a":"b"}`, `"PUT /echo/ {\"q\":\"b\"} "`, ""},
-		{"header", `url = "URL/echo/"` + "\nheaders = { X-Key = \"k ${THE_KEY}\" }", `{}`, `"GET /echo/  k secret-key"`,
+		{"body without one",
+			`url = "URL/echo/"` +
+				"\nmethod = \"PUT\"\nbody = '{\"q\": \"{a}\", \"n\": \"{n}\"}'\n" + args,
+			`{"a":"b"}`, `"PUT /echo/ {\"q\":\"b\"} "`, ""},
+		{"header", `url = "URL/echo/"` + "\nheaders = { X-Key = \"k ${THE_KEY}\" }", `{}`,
+			`"GET /echo/  k secret-key"`,
 			""},
-		{"variable that is missing", `url = "URL/echo/"` + "\nheaders = { X-Key = \"${NO_SUCH_KEY}\" }", `{}`, "",
+		{"variable that is missing",
+			`url = "URL/echo/"` + "\nheaders = { X-Key = \"${NO_SUCH_KEY}\" }", `{}`, "",
 			"the header X-Key needs the variable NO_SUCH_KEY"},
 		{"JSON", `url = "URL/json"` + "\nresult = \"json\"", `{}`,
 			`{"":null,"a/b":[{"n":12345678901234567890}],"x~":"text"}`, ""},
-		{"pointer", `url = "URL/json"` + "\nresult = \"/a~1b/0/n\"", `{}`, `12345678901234567890`, ""},
+		{"pointer", `url = "URL/json"` + "\nresult = \"/a~1b/0/n\"", `{}`, `12345678901234567890`,
+			""},
 		{"pointer with a tilde", `url = "URL/json"` + "\nresult = \"/x~0\"", `{}`, `"text"`, ""},
 		{"pointer to nothing", `url = "URL/json"` + "\nresult = \"/a~1b/01\"", `{}`, "",
 			"the answer has nothing at /a~1b/01"},
-		{"text as JSON", `url = "URL/echo/"` + "\nresult = \"json\"", `{}`, "", "the answer is not JSON"},
+		{"text as JSON", `url = "URL/echo/"` + "\nresult = \"json\"", `{}`, "",
+			"the answer is not JSON"},
 		{"no text", `url = "URL/binary"`, `{}`, "", "the answer is no text"},
 		{"refused", `url = "URL/status/404"`, `{}`, "", "answered 404 Not Found: so it is"},
-		{"failed", `url = "URL/status/500"`, `{}`, "", "answered 500 Internal Server Error: so it is"},
+		{"failed", `url = "URL/status/500"`, `{}`, "",
+			"answered 500 Internal Server Error: so it is"},
 		{"empty JSON", `url = "URL/status/204"` + "\nresult = \"json\"", `{}`, "null", ""},
 		{"redirect on the host", `url = "URL/near"`, `{}`, `"GET /echo/near  "`, ""},
-		{"redirect to another host", `url = "URL/far"`, `{}`, "", "it redirects to http://169.254.169.254, which the provider's file does not name"},
+		{"redirect to another host", `url = "URL/far"`, `{}`, "",
+			"it redirects to http://169.254.169.254, which the provider's file does not name"},
 		{"redirect for ever", `url = "URL/round"`, `{}`, "", "it redirects more than 5 times"},
 		{"too large", `url = "URL/large"`, `{}`, "", "answered with more than 1048576 bytes"},
 		{"no answer", `url = "URL/never"` + "\ntimeout = \"50ms\"", `{}`, "", "TIMEOUT"},
-		{"nobody there", `url = "http://127.0.0.1:1/?key={a}"` + "\nargs.a = {}", `{"a":"hidden"}`, "", "GET 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{"nobody there", `url = "http://127.0.0.1:1/?key={a}"` + "\nargs.a = {}", `{"a":"hidden"}`,
+			"", "GET 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := toolOf(t, strings.ReplaceAll(tt.file, "URL", api.URL))
 			got, err := h.call(context.Background(), json.RawMessage(tt.args))
 			if tt.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.fails) || strings.Contains(err.Error(), "hidden") {
+				if err == nil || !strings.Contains(err.Error(), tt.fails) ||
+					strings.Contains(err.Error(), "hidden") {
 					t.Errorf("got %v, %v; want the error %q", got, err, tt.fails)
 				}
 				return
@@ -166,7 +192,8 @@ func TestHTTPProvider(t *testing.T) {
 	}
 	r.put("web", file("ask2"))
 	r.has(h, "ask2")
-	o := s.CallTool(context.Background(), gateway.Call{Name: "ask2", Args: protocol.Raw(`{"a":"y"}`)})
+	o := s.CallTool(context.Background(),
+		gateway.Call{Name: "ask2", Args: protocol.Raw(`{"a":"y"}`)})
 	if o.Text() != "GET /echo/y  " {
 		t.Errorf(`after the change: %s, want "GET /echo/y  "`, o.Text())
 	}

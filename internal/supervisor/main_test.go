@@ -122,7 +122,8 @@ func child(mode string) {
 				_, _ = told.ReadString('\n')
 			}
 		}
-		return fmt.Sprint(os.Getpid(), " ", len(os.Environ()), " ", os.Getenv("SECRET"), os.Getenv("VERSION")), nil
+		return fmt.Sprint(os.Getpid(), " ", len(os.Environ()), " ", os.Getenv("SECRET"),
+			os.Getenv("VERSION")), nil
 	})
 	if err := p.Run(ctx); err != nil {
 		fmt.Println(err)
@@ -197,14 +198,17 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := server.New(server.Options{Gateway: r.g, Status: func() adminapi.Status { return adminapi.Status{} }})
+	web := server.New(server.Options{Gateway: r.g, Status: func() adminapi.Status {
+		return adminapi.Status{}
+	}})
 	if err := web.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- web.Serve() }()
 	r.listen()
-	o := Options{Gateway: r.g, Files: files, TokenDir: filepath.Join(work, "state", "providers"), Dial: web.Dial}
+	o := Options{Gateway: r.g, Files: files, TokenDir: filepath.Join(work, "state", "providers"),
+		Dial: web.Dial}
 	for _, c := range change {
 		c(&o)
 	}
@@ -343,7 +347,9 @@ func (r *rig) session(id string) (*gateway.Session, *host) {
 func (r *rig) has(h *host, want ...string) {
 	r.t.Helper()
 	r.until(
-		h, fmt.Sprint("tools ", want), func(list []string, _ []gateway.Tool) bool { return slices.Equal(list, want) },
+		h, fmt.Sprint("tools ", want), func(list []string, _ []gateway.Tool) bool {
+			return slices.Equal(list, want)
+		},
 	)
 }
 

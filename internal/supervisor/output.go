@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Limits of a provider's stored and logged output, so that a provider that prints without end fills neither the memory
-// nor the disk.
+// Limits of a provider's stored and logged output, so that a provider that prints without end fills
+// neither the memory nor the disk.
 const (
 	maxLines       = 200
 	maxLineBytes   = 1 << 10 // bytes of a line
@@ -82,7 +82,8 @@ func (o *output) add(level adminapi.LogLevel, from, line string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seq++
-	stored := adminapi.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from, Message: line}
+	stored := adminapi.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from,
+		Message: line}
 	if len(o.lines) < maxLines {
 		o.lines = append(o.lines, stored)
 	} else {
@@ -100,7 +101,8 @@ func (o *output) wakeWaiters() {
 	}
 }
 
-// linesAfter returns the stored lines after a cursor, oldest first, and the cursor for the next question.
+// linesAfter returns the stored lines after a cursor, oldest first, and the cursor for the next
+// question.
 func (o *output) linesAfter(seq uint64) ([]adminapi.TimelineLine, uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

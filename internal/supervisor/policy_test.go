@@ -39,11 +39,14 @@ func connect(t *testing.T, r *rig, token string) <-chan struct{} {
 	p := providers.New(
 		"ed",
 		&providers.Options{
-			URL: r.s.url, Token: token, Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler),
+			URL: r.s.url, Token: token, Session: providers.AllSessions,
+			Logger:  slog.New(slog.DiscardHandler),
 			OnError: func(error) { cancel() },
 		},
 	)
-	providers.AddTool(p, "t", "a tool", func(context.Context, struct{}) (string, error) { return "done", nil })
+	providers.AddTool(p, "t", "a tool", func(context.Context, struct{}) (string, error) {
+		return "done", nil
+	})
 	go func() {
 		defer close(done)
 		defer cancel()
@@ -104,7 +107,8 @@ func TestRestartPolicy(t *testing.T) {
 					t.Fatalf("%d starts, want %d", len(began), tt.starts)
 				}
 				if gaveUp := u.failure() != nil; gaveUp != (tt.starts == maxFailures) {
-					t.Errorf("gave up: %v, want a failure: %v", u.failure(), tt.starts == maxFailures)
+					t.Errorf("gave up: %v, want a failure: %v", u.failure(),
+						tt.starts == maxFailures)
 				}
 				for i, most := range tt.waits {
 					most *= time.Millisecond
@@ -164,8 +168,10 @@ func TestFileSaysTheName(t *testing.T) {
 		t.Fatal("a program of another name than its file's is let in, want a refusal")
 	}
 	if faults := r.s.Faults(); len(faults) != 1 ||
-		!strings.Contains(faults[0].Message, `"ed" is not the name that this token is for, which is "editor"`) {
-		t.Errorf(`faults: %v, want one that "ed" is not the token's name, which is "editor"`, faults)
+		!strings.Contains(faults[0].Message,
+			`"ed" is not the name that this token is for, which is "editor"`) {
+		t.Errorf(`faults: %v, want one that "ed" is not the token's name, which is "editor"`,
+			faults)
 	}
 	r.has(h)
 	r.put("editor", "kind = \"connect\"\nname = \"ed\"\nsessions = \"all\"\n")
@@ -179,7 +185,8 @@ func TestFileSaysTheName(t *testing.T) {
 func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 	r := newRig(t)
 	r.put(
-		"editor", "kind = \"command\"\nname = \"Ed\"\ncommand = [\"/nowhere/editor\"]\n[sessions]\ncwd = \"/w/one*\"\n",
+		"editor",
+		"kind = \"command\"\nname = \"Ed\"\ncommand = [\"/nowhere/editor\"]\n[sessions]\ncwd = \"/w/one*\"\n",
 	)
 	r.s.Reload()
 	hello := func(session string) (bound bool, err error) {
@@ -188,7 +195,8 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 		p := providers.New(
 			"ed",
 			&providers.Options{
-				URL: r.s.url, Token: r.g.InstanceToken(), Session: session, Logger: slog.New(slog.DiscardHandler),
+				URL: r.s.url, Token: r.g.InstanceToken(), Session: session,
+				Logger:  slog.New(slog.DiscardHandler),
 				OnBound: func(context.Context, providers.Binding) { bound = true; cancel() },
 			},
 		)
@@ -219,8 +227,9 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 	}
 }
 
-// A provider whose file no longer grants something loses the right at once: it is unbound before its new version is
-// bound. One whose file grants more, or the same, stays until the new version is bound.
+// A provider whose file no longer grants something loses the right at once: it is unbound before
+// its new version is bound. One whose file grants more, or the same, stays until the new version is
+// bound.
 func TestLostGrantEndsAtOnce(t *testing.T) {
 	r := newRig(t)
 	_, h := r.session("one")
@@ -233,8 +242,10 @@ func TestLostGrantEndsAtOnce(t *testing.T) {
 	second := r.child()
 	r.has(h, "t")
 	r.s.do(func() {
-		if pl := r.s.placements[placementKey{name: "a", session: "one"}]; pl == nil || pl.next == nil {
-			t.Error("more grants: the old version has ended already, want it to wait for the new one")
+		if pl := r.s.placements[placementKey{name: "a", session: "one"}]; pl == nil ||
+			pl.next == nil {
+			t.Error(
+				"more grants: the old version has ended already, want it to wait for the new one")
 		}
 	})
 	r.put("a", r.file("late", `grants = ["gates"]`))

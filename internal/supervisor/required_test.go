@@ -20,7 +20,8 @@ import (
 func (r *rig) hookSession(id string) *gateway.Session {
 	r.t.Helper()
 	s, err := r.g.Register(gateway.SessionSpec{ID: id, Label: id, CWD: "/w/" + id},
-		gateway.HostInfo{Kind: "test", Send: true, LiveTools: true, Hooks: true}, &host{came: make(chan struct{}, 1)})
+		gateway.HostInfo{Kind: "test", Send: true, LiveTools: true, Hooks: true},
+		&host{came: make(chan struct{}, 1)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func shell(t *testing.T, s *gateway.Session) string {
 
 const guarded = "true guarded"
 
-// No call passes a required provider that is away: in new sessions, after its end, and while it is restarted.
+// No call passes a required provider that is away: in new sessions, after its end, and while it is
+// restarted.
 func TestRequiredGateStaysClosed(t *testing.T) {
 	for _, sessions := range []string{"each", "all"} {
 		t.Run(sessions, func(t *testing.T) {
@@ -115,13 +117,18 @@ func TestRequiredProviderDoesNotRun(t *testing.T) {
 	}
 	const away = "true provider a is required here and is not connected: "
 	steps := []struct{ file, want string }{
-		{"kind = \"command\"\ncommand = [\"x\"]\nrequired = true\nno_key = 1\n", away + "line 4: unknown key no_key: "},
-		{"kind = \"command\"\ncommand = [\"x\"]\ngrants = [\"gates\", \"x\"]\n", away + "line 3: grants[1]: "},
+		{"kind = \"command\"\ncommand = [\"x\"]\nrequired = true\nno_key = 1\n",
+			away + "line 4: unknown key no_key: "},
+		{"kind = \"command\"\ncommand = [\"x\"]\ngrants = [\"gates\", \"x\"]\n",
+			away + "line 3: grants[1]: "},
 		{"kind = \"command\"\ncommand = [\"x\"]\nrequired = \"no\"\n", away + "line 3: required: "},
-		{"kind = \"command\"\ncommand = [\"x\"]\nrequired = false\ngrants = [\"gates\", \"x\"]\n", "false "},
+		{"kind = \"command\"\ncommand = [\"x\"]\nrequired = false\ngrants = [\"gates\", \"x\"]\n",
+			"false "},
 		{"kind = \"command\"\ncommand = [\"x\"]\nrequired = true\nsessions = { label = \"other\" }\nno_key = 1\n", "false "},
-		{"kind = \"connect\"\ngrants = [\"gates\"]\n", away + "its program, which starts itself, has not joined"},
-		{"kind = \"connect\"\ngrants = [\"gates\"]\nno_key = 1\n", away}, // its last content without a fault counts
+		{"kind = \"connect\"\ngrants = [\"gates\"]\n",
+			away + "its program, which starts itself, has not joined"},
+		// its last content without a fault counts
+		{"kind = \"connect\"\ngrants = [\"gates\"]\nno_key = 1\n", away},
 		{"kind = \"connect\"\ngrants = [\"gates\"]\nrequired = false\n", "false "},
 		{"kind = \"connect\"\ngrants = [\"gates\"]\nenabled = false\n", "false "},
 		{r.file("start", "required = true"), away},

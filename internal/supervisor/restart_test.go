@@ -30,7 +30,8 @@ func TestRestartSwaps(t *testing.T) {
 		}
 	}()
 	for range 3 {
-		if n, err := r.s.Restart(t.Context(), "a"); n != (adminapi.Restarted{Restarted: 1}) || err != nil {
+		if n, err := r.s.Restart(t.Context(), "a"); n != (adminapi.Restarted{Restarted: 1}) ||
+			err != nil {
 			t.Fatalf("restart: %+v, %v, want 1 and no error", n, err)
 		}
 		after := r.child()
@@ -55,8 +56,10 @@ func TestRestartThatFails(t *testing.T) {
 	r.has(h, "t")
 	before := r.child()
 	n, err := r.s.Restart(t.Context(), "a")
-	for _, want := range []string{"INVALID_STATE", "the new process of a failed: process ", "exit status 7",
-		"its last line: its port is taken", "the one before goes on", "tapctl providers stop a, then start"} {
+	for _, want := range []string{"INVALID_STATE", "the new process of a failed: process ",
+		"exit status 7",
+		"its last line: its port is taken", "the one before goes on",
+		"tapctl providers stop a, then start"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("restart: %+v, %v, want %q in the error", n, err, want)
 		}
@@ -86,7 +89,8 @@ func TestRestartOfWhatNeverJoined(t *testing.T) {
 	r.put("a", r.file("start"))
 	r.ended(r.child())
 	_, err := r.s.Restart(t.Context(), "a")
-	for _, want := range []string{"the new process of a failed: ", "exit status 3", "its last line: it is too much",
+	for _, want := range []string{"the new process of a failed: ", "exit status 3",
+		"its last line: it is too much",
 		"it is started again"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("restart: %v, want %q in the error", err, want)
@@ -94,7 +98,8 @@ func TestRestartOfWhatNeverJoined(t *testing.T) {
 	}
 }
 
-// A process that takes its time to join is not waited for without end: the one before goes on until it has.
+// A process that takes its time to join is not waited for without end: the one before goes on until
+// it has.
 func TestRestartThatIsSlow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -107,7 +112,8 @@ func TestRestartThatIsSlow(t *testing.T) {
 	r.has(h, "t")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if n, err := r.s.Restart(ctx, "a"); n != (adminapi.Restarted{Restarted: 1, Waiting: 1}) || err != nil {
+	if n, err := r.s.Restart(ctx, "a"); n != (adminapi.Restarted{Restarted: 1, Waiting: 1}) ||
+		err != nil {
 		t.Errorf("restart: %+v, %v, want one that is waited for, and no error", n, err)
 	}
 	if o := call(s, "t"); !strings.HasPrefix(o.Text(), before.pid+" ") {

@@ -18,7 +18,8 @@ type poll struct {
 }
 
 func (r *rig) poll(s *gateway.Session) *poll {
-	p := &poll{t: r.t, answered: make(chan struct{}), end: make(chan struct{}), ended: make(chan struct{})}
+	p := &poll{t: r.t, answered: make(chan struct{}), end: make(chan struct{}),
+		ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		for {
@@ -86,7 +87,8 @@ func (r *rig) serving(sessions, mode, version string) string {
 	return r.file(mode, more...)
 }
 
-// changeOfSessions is a provider whose file changes the sessions that it is for, while a call runs on it.
+// changeOfSessions is a provider whose file changes the sessions that it is for, while a call runs
+// on it.
 type changeOfSessions struct {
 	*rig
 	h1, h2    *host
@@ -105,7 +107,8 @@ func (c *changeOfSessions) goOn() {
 	}
 }
 
-// begin runs the provider in two sessions and calls it in the first, so that one of its processes is busy.
+// begin runs the provider in two sessions and calls it in the first, so that one of its processes
+// is busy.
 func (c *changeOfSessions) begin(t *testing.T, from string, processes int) {
 	t.Helper()
 	one, h1 := c.session("one")
@@ -164,7 +167,8 @@ func (c *changeOfSessions) change(t *testing.T, to string, processes int) {
 	c.goOn()
 	for _, b := range c.old {
 		if c.forTwo && !b.isAlive() {
-			t.Error("an old process ended before another took its place, want it to live until then")
+			t.Error(
+				"an old process ended before another took its place, want it to live until then")
 		}
 	}
 	for _, b := range c.next {
@@ -180,7 +184,8 @@ func (c *changeOfSessions) change(t *testing.T, to string, processes int) {
 	c.goOn()
 }
 
-// finish checks that the running call ends on the old process, and that the first session had the tool all the time.
+// finish checks that the running call ends on the old process, and that the first session had the
+// tool all the time.
 func (c *changeOfSessions) finish(t *testing.T) {
 	t.Helper()
 	for _, b := range c.old {
@@ -214,8 +219,8 @@ func (c *changeOfSessions) finish(t *testing.T) {
 	}
 }
 
-// Which sessions a provider is for changes as everything else does: a session that keeps it has its tool all the
-// time, and never twice. A call that is running ends on the old process.
+// Which sessions a provider is for changes as everything else does: a session that keeps it has its
+// tool all the time, and never twice. A call that is running ends on the old process.
 func TestChangeOfSessions(t *testing.T) {
 	for _, tt := range []struct {
 		name, from, to string

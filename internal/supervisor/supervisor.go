@@ -39,12 +39,13 @@ import (
 type Options struct {
 	Gateway *gateway.Gateway
 	Files   configs.Files
-	// Own are the gateway's own providers, which no file names. A user's file of the same name takes the place of one,
-	// unless it has never been without a fault.
+	// Own are the gateway's own providers, which no file names. A user's file of the same name
+	// takes the place of one, unless it has never been without a fault.
 	Own []configs.Provider
 	// TokenDir is the directory for the tokens of providers that start themselves (kind connect).
 	TokenDir string
-	// Launch has launchers, by kind, for the kinds of providers that this package does not run itself.
+	// Launch has launchers, by kind, for the kinds of providers that this package does not run
+	// itself.
 	Launch map[string]Launcher
 	// Dial connects providers that run in this process. nil: they connect to the gateway's URL.
 	Dial link.Dial
@@ -56,12 +57,12 @@ type Options struct {
 	MaxElsewhere int
 }
 
-// Launcher runs a provider until ctx ends, and then returns. A return before that means that the provider failed; the
-// supervisor reports the error and starts the provider again after a pause. A provider of the SDK that runs with ctx
-// connects to the gateway without a socket.
+// Launcher runs a provider until ctx ends, and then returns. A return before that means that the
+// provider failed; the supervisor reports the error and starts the provider again after a pause. A
+// provider of the SDK that runs with ctx connects to the gateway without a socket.
 //
-// A launcher whose provider needs no goroutine while it has nothing to do returns [ErrDetached] at once instead. It
-// calls Run.Ended when the provider has ended.
+// A launcher whose provider needs no goroutine while it has nothing to do returns [ErrDetached] at
+// once instead. It calls Run.Ended when the provider has ended.
 type Launcher func(ctx context.Context, r *Run) error
 
 // ErrDetached is the answer of a [Launcher] whose provider runs on after its return.
@@ -77,19 +78,22 @@ type Run struct {
 	Token    string
 	Session  string                  // an id, or [providers.AllSessions]
 	Line     func(from, line string) // takes a line that it prints, or a message about it
-	// Faults takes all present faults of the files that the provider consists of. It replaces the earlier ones.
+	// Faults takes all present faults of the files that the provider consists of. It replaces the
+	// earlier ones.
 	Faults func([]configs.Fault)
-	// Trouble takes the reason why the provider is not bound. It counts as a fault until the provider is bound.
+	// Trouble takes the reason why the provider is not bound. It counts as a fault until the
+	// provider is bound.
 	Trouble func(error)
 	// Away takes the reason why a provider in this process has lost its service, which its state
 	// shows; nil when it is back. It counts as no fault.
 	Away func(error)
-	// Ended takes the error of a provider that was detached, in its launcher's place: once, and from any goroutine.
+	// Ended takes the error of a provider that was detached, in its launcher's place: once, and
+	// from any goroutine.
 	Ended func(error)
 }
 
-// Supervisor runs the providers of files. One goroutine, the loop, owns its state. The methods but Open, Quiesce and
-// Close run in that loop and may be called from any goroutine while it is open.
+// Supervisor runs the providers of files. One goroutine, the loop, owns its state. The methods but
+// Open, Quiesce and Close run in that loop and may be called from any goroutine while it is open.
 type Supervisor struct {
 	// Fixed after Open.
 	o           Options
@@ -99,13 +103,14 @@ type Supervisor struct {
 	unitCtx     context.Context // ends with ctx, and has Dial
 	cancel      context.CancelFunc
 	requests    chan func()
-	rereadTimer *time.Timer    // see rereadDelay
-	wake        chan struct{}  // holds one item; a unit was bound, or the sessions elsewhere are others
-	starts      *rate.Limiter  // of providers for sessions elsewhere
-	startTimer  *time.Timer    // wakes the loop when another may be started
-	loop        sync.WaitGroup // the loop and the watch of the files
-	units       sync.WaitGroup // every unit, and every goroutine of one
-	isQuiesced  atomic.Bool    // no unit is started any more
+	rereadTimer *time.Timer // see rereadDelay
+	// holds one item; a unit was bound, or the sessions elsewhere are others
+	wake       chan struct{}
+	starts     *rate.Limiter  // of providers for sessions elsewhere
+	startTimer *time.Timer    // wakes the loop when another may be started
+	loop       sync.WaitGroup // the loop and the watch of the files
+	units      sync.WaitGroup // every unit, and every goroutine of one
+	isQuiesced atomic.Bool    // no unit is started any more
 
 	tokenLock sync.Mutex // held while a token file is written or removed
 
@@ -143,16 +148,20 @@ type fileKey struct{ file, name string }
 
 func fileKeyOf(f configs.ProviderFile) fileKey { return fileKey{f.File, f.Name} }
 
-// placement holds the unit that runs for a key, and the one that replaces it as soon as it is bound.
+// placement holds the unit that runs for a key, and the one that replaces it as soon as it is
+// bound.
 type placement struct {
-	now, next  *unit // next is nil unless a new version is starting
-	restarts   bool  // next is of the same version as now
-	isOutgoing bool  // the key is not wanted any more, and units of other keys will replace this one
+	now, next *unit // next is nil unless a new version is starting
+	restarts  bool  // next is of the same version as now
+	// the key is not wanted any more, and units of other keys will replace this one
+	isOutgoing bool
 }
 
-// New returns a supervisor that runs nothing yet. Call [Supervisor.Open] when the gateway accepts connections.
+// New returns a supervisor that runs nothing yet. Call [Supervisor.Open] when the gateway accepts
+// connections.
 func New(o Options) *Supervisor {
-	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
+	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand,
+		configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
 		usable: map[fileKey]*configs.Provider{}, placements: map[placementKey]*placement{},
 		stoppedByUser: map[string]bool{}, outputs: map[string]*output{},
@@ -167,8 +176,9 @@ func New(o Options) *Supervisor {
 	return s
 }
 
-// Open starts the providers that the files want, and follows the files and the gateway's sessions until
-// [Supervisor.Close]. Providers connect to url. Only Quiesce and Close may be called before Open.
+// Open starts the providers that the files want, and follows the files and the gateway's sessions
+// until [Supervisor.Close]. Providers connect to url. Only Quiesce and Close may be called before
+// Open.
 func (s *Supervisor) Open(url string) {
 	s.url = url
 	s.rereadTimer = time.AfterFunc(rereadDelay, s.reload)
@@ -179,7 +189,9 @@ func (s *Supervisor) Open(url string) {
 	s.Reload()
 	s.loop.Go(func() {
 		watch.Changing(
-			s.ctx, s.o.Files.ProviderDirs, func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
+			s.ctx, s.o.Files.ProviderDirs, func(i fs.FileInfo) bool {
+				return configs.IsProviderFile(i.Name())
+			},
 			func(watch.Snapshot) { s.reload() },
 		)
 	})
@@ -229,8 +241,8 @@ func (s *Supervisor) do(f func()) bool {
 	}
 }
 
-// rereadDelay is how long after a Reload the files are read once more. It is longer than the watch needs to report a
-// change that was there at the Reload.
+// rereadDelay is how long after a Reload the files are read once more. It is longer than the watch
+// needs to report a change that was there at the Reload.
 const rereadDelay = 3 * time.Second
 
 // Reload reads the files and applies them at once, and again after rereadDelay. The watch reports
@@ -256,8 +268,8 @@ func (s *Supervisor) reload() {
 	})
 }
 
-// read reads the files. The listing of a directory can miss a file that is being replaced at that moment, and no
-// provider may end because of that. Call it with readLock held.
+// read reads the files. The listing of a directory can miss a file that is being replaced at that
+// moment, and no provider may end because of that. Call it with readLock held.
 func (s *Supervisor) read() (files []configs.ProviderFile) {
 	for range 5 {
 		files = s.o.Files.Providers()
@@ -280,8 +292,8 @@ func (s *Supervisor) read() (files []configs.ProviderFile) {
 	return files
 }
 
-// setFiles makes files the current ones. The files of a directory that can't be read stay as they were, if the user
-// trusts the directory.
+// setFiles makes files the current ones. The files of a directory that can't be read stay as they
+// were, if the user trusts the directory.
 func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 	for _, f := range files {
 		if f.Name != "" || f.LeftOut {
@@ -298,7 +310,8 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 		// A project must not take away a provider that all sessions get from the gateway.
 		isOfUser := func(f configs.ProviderFile) bool {
 			_, isKnown := s.usable[fileKeyOf(f)]
-			return f.Name == p.Name && f.Provider.Project == "" && !f.LeftOut && (len(f.Faults) == 0 || isKnown)
+			return f.Name == p.Name && f.Provider.Project == "" && !f.LeftOut &&
+				(len(f.Faults) == 0 || isKnown)
 		}
 		if !slices.ContainsFunc(files, isOfUser) {
 			files = append(files, configs.ProviderFile{Name: p.Name, File: p.File, Provider: &p})
@@ -333,8 +346,8 @@ func (s *Supervisor) dropOutputs() {
 	}
 }
 
-// Output keeps lines under a name that no file has, for [Supervisor.Lines], until done is called. Those who use one
-// name share its lines. done must be called once.
+// Output keeps lines under a name that no file has, for [Supervisor.Lines], until done is called.
+// Those who use one name share its lines. done must be called once.
 func (s *Supervisor) Output(name string) (line func(from, line string), done func()) {
 	o := &output{base: s.o.Log, name: name} // of a supervisor that is closed
 	s.do(func() {
@@ -351,25 +364,29 @@ func (s *Supervisor) Output(name string) (line func(from, line string), done fun
 
 // isNamed reports whether a file names a provider.
 func (s *Supervisor) isNamed(name string) bool {
-	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.LeftOut })
+	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool {
+		return f.Name == name && !f.LeftOut
+	})
 }
 
 // enabledProviders returns the providers that should run in the sessions that they match.
 func (s *Supervisor) enabledProviders() (list []*configs.Provider) {
 	for _, f := range s.files {
-		if p, ok := s.usable[fileKeyOf(f)]; ok && p.Enabled && !s.stoppedByUser[p.Name] && s.launch[p.Kind] != nil {
+		if p, ok := s.usable[fileKeyOf(f)]; ok && p.Enabled && !s.stoppedByUser[p.Name] &&
+			s.launch[p.Kind] != nil {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// reserveNames reserves the providers' names at the gateway, so that no other program takes a name while its provider
-// is not connected.
+// reserveNames reserves the providers' names at the gateway, so that no other program takes a name
+// while its provider is not connected.
 func (s *Supervisor) reserveNames() {
 	var names []gateway.ReservedName
 	for _, p := range s.enabledProviders() {
-		names = append(names, gateway.ReservedName{Name: p.ExpectedName(), Owner: ownerOf(p), Match: sessionFilter(p)})
+		names = append(names, gateway.ReservedName{Name: p.ExpectedName(), Owner: ownerOf(p),
+			Match: sessionFilter(p)})
 	}
 	s.o.Gateway.ReserveNames(names)
 }
@@ -385,7 +402,8 @@ func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]*conf
 		for _, v := range sessions {
 			key := keyOf(p, v.ID)
 			// A session that ends keeps its providers, which may have to clean up.
-			if p.Sessions.Match(v.Label, v.CWD, v.Host) && (v.State != "ending" || s.placements[key] != nil) {
+			if p.Sessions.Match(v.Label, v.CWD, v.Host) &&
+				(v.State != "ending" || s.placements[key] != nil) {
 				want[key] = p
 			}
 		}
@@ -419,7 +437,9 @@ func (s *Supervisor) reconcile() {
 		pl.next.stop()
 		pl.next = nil
 		there := key.session == "" ||
-			slices.ContainsFunc(sessions, func(v adminapi.Session) bool { return v.ID == key.session })
+			slices.ContainsFunc(sessions, func(v adminapi.Session) bool {
+				return v.ID == key.session
+			})
 		switch {
 		case s.stoppedByUser[key.name]:
 			pl.now.stop()
@@ -446,9 +466,11 @@ func (k placementKey) overlaps(other placementKey) bool {
 		(k.session == other.session || k.session == "" || other.session == "")
 }
 
-// needsSuccessor reports whether a placement that is no longer wanted has to wait until another placement of its
-// provider is bound.
-func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[placementKey]*configs.Provider) bool {
+// needsSuccessor reports whether a placement that is no longer wanted has to wait until another
+// placement of its provider is bound.
+func (s *Supervisor) needsSuccessor(
+	key placementKey, pl *placement, want map[placementKey]*configs.Provider,
+) bool {
 	if !pl.now.isBound() || pl.now.failure() != nil {
 		return false
 	}
@@ -456,7 +478,8 @@ func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[pl
 		if !k.overlaps(key) || p.StartsItself() || losesGrant(pl.now.spec, p) {
 			continue // its program may never connect, and lost rights end at once
 		}
-		if heir := s.placements[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {
+		if heir := s.placements[k]; heir == nil || !heir.now.isBound() ||
+			heir.now.pass.IsReplaced() {
 			return true
 		}
 	}
@@ -486,10 +509,12 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs
 			s.wakeLoop()
 		}
 	case pl.next != nil && sameConfig(pl.next.spec, p):
-	case key.at != "": // the other gateway would refuse the tools of the new one while it has those of the old one
+	case key.at != "":
+		// The other gateway would refuse the new one's tools while it has the old one's.
 		pl.now.stop()
 		pl.now = s.start(p, key, nil)
-	case p.StartsItself() || !pl.now.isBound() || pl.now.failure() != nil || losesGrant(pl.now.spec, p):
+	case p.StartsItself() || !pl.now.isBound() || pl.now.failure() != nil ||
+		losesGrant(pl.now.spec, p):
 		// The old process serves no session: it waits for a new token, was never bound, or gave up.
 		// Ending it also ends rights that the file no longer grants at once, whether or not the new
 		// version is ever bound.
@@ -505,7 +530,9 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs
 
 // losesGrant reports whether a provider's new version has fewer rights than its old one.
 func losesGrant(before, now *configs.Provider) bool {
-	return slices.ContainsFunc(before.Grants, func(grant string) bool { return !slices.Contains(now.Grants, grant) })
+	return slices.ContainsFunc(before.Grants, func(grant string) bool {
+		return !slices.Contains(now.Grants, grant)
+	})
 }
 
 // sameConfig reports whether two files have the same content, whatever their paths.

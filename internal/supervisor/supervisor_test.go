@@ -54,7 +54,8 @@ func TestFileIsProvider(t *testing.T) {
 	r.put("a", r.file("plain", "TOOL=second"))
 	r.has(h1, "second")
 	p4 := r.child()
-	if err := os.Rename(filepath.Join(r.dir, "a.toml"), filepath.Join(r.dir, "b.toml")); err != nil {
+	if err := os.Rename(filepath.Join(r.dir, "a.toml"),
+		filepath.Join(r.dir, "b.toml")); err != nil {
 		t.Fatal(err)
 	}
 	r.ended(p4)
@@ -84,7 +85,8 @@ func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.s.Reload()
-	if f := r.s.Faults(); len(f) != 1 || f[0].File != r.dir || !strings.Contains(f[0].Message, "cannot be read") {
+	if f := r.s.Faults(); len(f) != 1 || f[0].File != r.dir ||
+		!strings.Contains(f[0].Message, "cannot be read") {
 		t.Errorf("the faults are %v, want one of %s, which cannot be read", f, r.dir)
 	}
 	r.has(h, "old")
@@ -106,7 +108,8 @@ func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 	s.setFiles([]configs.ProviderFile{{Name: "a", File: "/project/a.toml"}})
 	for _, barred := range []bool{false, true} {
 		s.setFiles(
-			[]configs.ProviderFile{{File: "/project", LeftOut: barred, Faults: configs.Faults{{File: "/project"}}}},
+			[]configs.ProviderFile{{File: "/project", LeftOut: barred,
+				Faults: configs.Faults{{File: "/project"}}}},
 		)
 		if s.isNamed("a") == barred {
 			t.Errorf(
@@ -137,7 +140,8 @@ func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
 			t.Errorf("%q: faults %v, want one with a line of %s", text, faults, path)
 		}
 		if o := call(s, "t"); o.Failed() || !strings.HasPrefix(o.Text(), p.pid+" ") {
-			t.Errorf("%q: the call: %s, want success and %q at its start", text, o.Text(), p.pid+" ")
+			t.Errorf("%q: the call: %s, want success and %q at its start", text, o.Text(),
+				p.pid+" ")
 		}
 	}
 	r.put("a", good)
@@ -181,7 +185,8 @@ func TestChangeIsAtomicForTheSession(t *testing.T) {
 			if _, err := old.conn.Write([]byte("go on\n")); err != nil {
 				t.Fatal(err)
 			}
-			if o := <-result; o.Failed() || !strings.HasPrefix(o.Text(), old.pid) || !strings.HasSuffix(o.Text(), "1") {
+			if o := <-result; o.Failed() || !strings.HasPrefix(o.Text(), old.pid) ||
+				!strings.HasSuffix(o.Text(), "1") {
 				t.Errorf(
 					`the call that was running: %s, want success, %q at its start and "1" at its end`,
 					o.Text(), old.pid,
@@ -321,8 +326,10 @@ func TestConnectTokenSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
-	if got := waitFile(t, r, file); got == token || proves(token) || proves("open sesame") || !proves(got) {
-		t.Errorf("after the token's file was broken it has %q, want a new token that proves, and no other", got)
+	if got := waitFile(t, r, file); got == token || proves(token) || proves("open sesame") ||
+		!proves(got) {
+		t.Errorf(
+			"after the token's file was broken it has %q, want a new token that proves, and no other", got)
 	}
 	r.s.Close()
 	if err := os.Remove(filepath.Join(r.dir, "ed.toml")); err != nil {
@@ -349,9 +356,11 @@ func (r *refusals) Close(protocol.CloseCode, string) {}
 func TestNoDirectory(t *testing.T) {
 	err := runCommand(
 		t.Context(),
-		&Run{Workdir: t.TempDir(), Provider: &configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}},
+		&Run{Workdir: t.TempDir(), Provider: &configs.Provider{Command: []string{os.Args[0]},
+			CWD: "none"}},
 	)
 	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
-		t.Errorf(`the error: %v, want an error and "cwd: there is no directory /" at its start`, err)
+		t.Errorf(`the error: %v, want an error and "cwd: there is no directory /" at its start`,
+			err)
 	}
 }

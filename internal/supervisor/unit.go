@@ -49,8 +49,9 @@ type unit struct {
 	failures []time.Time // of the last minute
 	attempt  int
 
-	retired      atomic.Bool
-	firstFailure atomic.Pointer[error]     // the first reason for which it ended or was refused; nil before
+	retired atomic.Bool
+	// the first reason for which it ended or was refused; nil before
+	firstFailure atomic.Pointer[error]
 	restReason   atomic.Pointer[error]     // why it waits to be started again; nil while it runs
 	startsAt     atomic.Pointer[time.Time] // until when it waits; nil while it runs
 	gaveUpReason atomic.Pointer[error]
@@ -59,14 +60,15 @@ type unit struct {
 	awayReason   atomic.Pointer[error]           // why it offers nothing for now; nil while it does
 }
 
-// start runs a version of a provider. When the new unit is bound, it takes the place of the units that it replaces.
+// start runs a version of a provider. When the new unit is bound, it takes the place of the units
+// that it replaces.
 func (s *Supervisor) start(p *configs.Provider, key placementKey, replaces []*unit) *unit {
 	session := key.session
 	spec := gateway.PassSpec{
 		Trust: gateway.TrustProject, Session: session, At: key.at,
 		All:    session == "" && p.Sessions.Mode == configs.SessionsAll,
-		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.ExpectedName(), Owner: ownerOf(p),
-		Own: p.IsOwn(), Model: p.IsOwn(),
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.ExpectedName(),
+		Owner: ownerOf(p), Own: p.IsOwn(), Model: p.IsOwn(),
 	}
 	if p.StartsItself() {
 		spec.Trust = gateway.TrustExternal
@@ -79,8 +81,8 @@ func (s *Supervisor) start(p *configs.Provider, key placementKey, replaces []*un
 		spec.MatchLabels = p.Sessions.CWD == "" && p.Sessions.Host == "" && p.Sessions.Below == ""
 	}
 	u := &unit{
-		spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, over: s.units.Done,
-		isQuiesced: &s.isQuiesced, touch: s.o.Gateway.Touch,
+		spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go,
+		over: s.units.Done, isQuiesced: &s.isQuiesced, touch: s.o.Gateway.Touch,
 	}
 	spec.Refused, spec.Bound = u.setTrouble, s.wakeLoop
 	for _, old := range replaces {
@@ -88,8 +90,8 @@ func (s *Supervisor) start(p *configs.Provider, key placementKey, replaces []*un
 	}
 	u.pass = s.o.Gateway.Issue(spec)
 	u.ctx, u.cancel = context.WithCancel(s.unitCtx)
-	u.run = Run{Provider: u.spec, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
-		Session: cmp.Or(session, providers.AllSessions), Line: u.out.line,
+	u.run = Run{Provider: u.spec, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url,
+		Token: u.pass.Token(), Session: cmp.Or(session, providers.AllSessions), Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.fileFaults.Store(&faults); s.o.Gateway.Touch() },
 		Trouble: u.setTrouble, Away: u.setAway, Ended: u.resume}
 	s.units.Add(1)
@@ -105,7 +107,8 @@ func sessionFilter(p *configs.Provider) func(adminapi.Session) bool {
 	return func(v adminapi.Session) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }
 
-// checkTrusted returns why a project's provider may not be started: its files are not those that the user trusted.
+// checkTrusted returns why a project's provider may not be started: its files are not those that
+// the user trusted.
 func (u *unit) checkTrusted() error {
 	if u.spec.Project == "" {
 		return nil
@@ -147,8 +150,8 @@ func (u *unit) end() {
 	u.over()
 }
 
-// rest waits until a provider that has ended is started again. It returns false when it never is; the unit has ended
-// then.
+// rest waits until a provider that has ended is started again. It returns false when it never is;
+// the unit has ended then.
 func (u *unit) rest(err error) bool {
 	if u.ctx.Err() != nil || u.retired.Load() || u.isQuiesced.Load() {
 		u.end()
@@ -167,7 +170,8 @@ func (u *unit) rest(err error) bool {
 	u.failures = append(u.failures, now)
 	u.noteFailure(err)
 	if len(u.failures) >= maxFailures {
-		u.giveUp(fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err))
+		u.giveUp(fmt.Errorf("not started again after %d failures in a minute, the last: %w",
+			maxFailures, err))
 		return false
 	}
 	if now.Sub(u.began) >= failureSpan {
@@ -267,8 +271,8 @@ func (u *unit) stop() {
 	}
 }
 
-// retire removes the unit's offers from the sessions, and ends the unit when its running calls have ended. It does not
-// wait for that.
+// retire removes the unit's offers from the sessions, and ends the unit when its running calls have
+// ended. It does not wait for that.
 func (u *unit) retire() {
 	u.retired.Store(true)
 	done := u.pass.Retire()

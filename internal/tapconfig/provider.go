@@ -76,9 +76,12 @@ type filterRule struct {
 }
 
 func (c *Config) fill(f *ProviderFile, e Emitter, dir string) {
-	note := func(format string, args ...any) { f.Notes = append(f.Notes, fmt.Sprintf(format, args...)) }
+	note := func(format string, args ...any) {
+		f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
+	}
 	s := source{
-		Kind: "source", Prompt: e.Prompt, Idle: e.Idle, MaxRuns: e.MaxRuns, Stream: providerName(e.Stream),
+		Kind: "source", Prompt: e.Prompt, Idle: e.Idle, MaxRuns: e.MaxRuns,
+		Stream:   providerName(e.Stream),
 		Sessions: map[string]string{"cwd": globSign.ReplaceAllString(dir, `\$0`)},
 	}
 	for _, every := range e.Every {
@@ -100,7 +103,8 @@ func (c *Config) fill(f *ProviderFile, e Emitter, dir string) {
 	}
 	if e.Idle && e.MaxRuns == 0 {
 		s.MaxRuns = idleRuns
-		note("max_runs = %d bounds the prompts: the emitter had no bound; 0 is without end", idleRuns)
+		note("max_runs = %d bounds the prompts: the emitter had no bound; 0 is without end",
+			idleRuns)
 	}
 	if !e.AutoStart {
 		s.Enabled = new(false)
@@ -128,7 +132,9 @@ func (c *Config) deliver(s *source, e Emitter, note func(string, ...any)) {
 	for _, r := range e.Filter {
 		s.Filter = append(s.Filter, filterRule{r.Pattern(), r.Outcome})
 	}
-	at := slices.IndexFunc(c.Streams, func(s Stream) bool { return s.Name == e.Stream && s.Reason == "" })
+	at := slices.IndexFunc(c.Streams, func(s Stream) bool {
+		return s.Name == e.Stream && s.Reason == ""
+	})
 	if at < 0 || c.Streams[at].Injector == nil {
 		return
 	}
@@ -143,7 +149,8 @@ func (c *Config) deliver(s *source, e Emitter, note func(string, ...any)) {
 	case !injector.Enabled, injector.Delivery == DeliveryKeep:
 		become("surface", "keep")
 		become("inject", "keep")
-		note("nothing of the stream %q is given to the session by itself, as its injector says", e.Stream)
+		note("nothing of the stream %q is given to the session by itself, as its injector says",
+			e.Stream)
 	case injector.Delivery == DeliveryDrop:
 		s.Filter = []filterRule{{".*", DeliveryDrop}}
 		note("all events are dropped, as the injector of the stream %q says", e.Stream)
@@ -151,7 +158,9 @@ func (c *Config) deliver(s *source, e Emitter, note func(string, ...any)) {
 		become("keep", "inject")
 		become("surface", "inject")
 		s.Level = DeliveryInject
-		note("every event becomes a prompt, as the injector of the stream %q says: level says it for lines "+
-			"without a rule", e.Stream)
+		note(
+			"every event becomes a prompt, as the injector of the stream %q says: level says "+
+				"it for lines "+
+				"without a rule", e.Stream)
 	}
 }

@@ -298,7 +298,8 @@ func readStream(v any) (s Stream) {
 	if word := text(of, "delivery"); word != "" {
 		s.Injector.Delivery = strings.ToLower(strings.TrimSpace(word))
 		if !slices.Contains(Deliveries, s.Injector.Delivery) {
-			s.Reason = fmt.Sprintf("its delivery %q is none of %s", word, strings.Join(Deliveries, ", "))
+			s.Reason = fmt.Sprintf("its delivery %q is none of %s", word,
+				strings.Join(Deliveries, ", "))
 		}
 	}
 	return s
@@ -310,9 +311,11 @@ func readEmitter(v any) Emitter {
 		return Emitter{Reason: "it is no object"}
 	}
 	e := Emitter{
-		Name: Name(text(entry, "name")), Description: text(entry, "description"), Command: text(entry, "command"),
-		Prompt: text(entry, "prompt"), CWD: text(entry, "cwd"), AutoStart: entry["autoStart"] != false,
-		Stderr: entry["includeStderr"] != false, Stream: Name(text(entry, "stream", "channel")),
+		Name: Name(text(entry, "name")), Description: text(entry, "description"),
+		Command: text(entry, "command"),
+		Prompt:  text(entry, "prompt"), CWD: text(entry, "cwd"),
+		AutoStart: entry["autoStart"] != false, Stderr: entry["includeStderr"] != false,
+		Stream:     Name(text(entry, "stream", "channel")),
 		ModelOwned: strings.EqualFold(text(entry, "ownership", "managedBy"), "modelOwned"),
 	}
 	if e.Stream == "" {
@@ -426,8 +429,10 @@ func rules(list []any) ([]Rule, error) {
 		}
 		r := Rule{text(entry, "match"), strings.ToLower(text(entry, "outcome"))}
 		if !slices.Contains([]string{"drop", "keep", "surface", "inject"}, r.Outcome) {
-			return nil, fmt.Errorf("rule %d of its filter: the outcome %q is none of drop, keep, surface, inject",
-				i+1, text(entry, "outcome"))
+			return nil,
+				fmt.Errorf(
+					"rule %d of its filter: the outcome %q is none of drop, keep, surface, inject",
+					i+1, text(entry, "outcome"))
 		}
 		if err := r.check(fmt.Sprintf("rule %d of its filter", i+1)); err != nil {
 			return nil, err

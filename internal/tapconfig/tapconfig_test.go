@@ -26,19 +26,24 @@ func emitter(t *testing.T, entry string) tapconfig.Emitter {
 func TestKeysAndTheirAliases(t *testing.T) {
 	e := emitter(t, `{"name":" Build / Watch! ","command":"make","channel":"Ops Room","runInterval":"Every 2 HRS",
 		"maxRuns":2.9,"autoStart":false,"includeStderr":false,"managedBy":"modelOwned","cwd":"sub"}`)
-	if e.Name != "build-watch" || e.Stream != "ops-room" || e.MaxRuns != 2 || e.AutoStart || e.Stderr ||
-		!e.ModelOwned || e.CWD != "sub" || !slices.Equal(e.Every, []time.Duration{2 * time.Hour}) || e.Reason != "" {
+	if e.Name != "build-watch" || e.Stream != "ops-room" || e.MaxRuns != 2 || e.AutoStart ||
+		e.Stderr ||
+		!e.ModelOwned || e.CWD != "sub" || !slices.Equal(e.Every, []time.Duration{2 * time.Hour}) ||
+		e.Reason != "" {
 		t.Errorf("got %+v, want all keys read by their other names", e)
 	}
 	e = emitter(
 		t,
 		`{"name":"a","command":"make","stream":"s","channel":"c","every":"1m","runInterval":"2m","autoStart":0}`,
 	)
-	if e.Stream != "s" || !slices.Equal(e.Every, []time.Duration{time.Minute}) || !e.AutoStart || !e.Stderr {
-		t.Errorf("got %+v, want stream and every before their aliases, and only false to switch off", e)
+	if e.Stream != "s" || !slices.Equal(e.Every, []time.Duration{time.Minute}) || !e.AutoStart ||
+		!e.Stderr {
+		t.Errorf(
+			"got %+v, want stream and every before their aliases, and only false to switch off", e)
 	}
 	if e = emitter(t, `{"name":"a","prompt":"go","everySchedule":["10s","idle","1d"]}`); !e.Idle ||
-		!slices.Equal(e.Every, []time.Duration{10 * time.Second, 24 * time.Hour}) || e.Stream != "a" {
+		!slices.Equal(e.Every, []time.Duration{10 * time.Second, 24 * time.Hour}) ||
+		e.Stream != "a" {
 		t.Errorf("got %+v, want a list of pauses when idle, and a stream of the emitter's name", e)
 	}
 }
@@ -52,7 +57,8 @@ func TestStreams(t *testing.T) {
 		t.Fatalf("got %+v, %v, want 7 streams", c, err)
 	}
 	s := c.Streams
-	if s[0].Name != "ops" || *s[0].Injector != (tapconfig.Injector{Enabled: true, Delivery: "important"}) {
+	if s[0].Name != "ops" ||
+		*s[0].Injector != (tapconfig.Injector{Enabled: true, Delivery: "important"}) {
 		t.Errorf("got %+v, want the stream ops with its injector", s[0])
 	}
 	if *s[1].Injector != (tapconfig.Injector{Delivery: "surface"}) {
@@ -61,7 +67,8 @@ func TestStreams(t *testing.T) {
 	if s[2].Injector != nil {
 		t.Errorf("got %+v, want no injector", s[2].Injector)
 	}
-	for i, want := range map[int]string{3: `"loud" is none of`, 4: "another stream", 5: "no name", 6: "no object"} {
+	for i, want := range map[int]string{3: `"loud" is none of`, 4: "another stream", 5: "no name",
+		6: "no object"} {
 		if !strings.Contains(s[i].Reason, want) {
 			t.Errorf("streams[%d]: got the reason %q, want it to say %q", i, s[i].Reason, want)
 		}
@@ -75,11 +82,13 @@ func TestFilterForms(t *testing.T) {
 	}{
 		{`"eventFilter":[{"match":"a","outcome":"drop"},{"match":".*","outcome":"keep"}]`,
 			[]tapconfig.Rule{{"a", "drop"}, {".*", "keep"}}},
-		{`"eventFilter":{"rules":[{"match":"a","outcome":"inject"}]}`, []tapconfig.Rule{{"a", "inject"}}},
+		{`"eventFilter":{"rules":[{"match":"a","outcome":"inject"}]}`,
+			[]tapconfig.Rule{{"a", "inject"}}},
 		{`"eventFilter":{"includePattern":"i","excludePattern":"e","notifyPattern":"n","ownership":"userOwned"}`,
 			[]tapconfig.Rule{{"e", "drop"}, {"n", "inject"}, {"i", "keep"}, {".*", "drop"}}},
 		{`"classifier":{"notifyPattern":"n"}`, []tapconfig.Rule{{"n", "inject"}}},
-		{`"excludePattern":"e","notifyPattern":"n"`, []tapconfig.Rule{{"e", "drop"}, {"n", "inject"}}},
+		{`"excludePattern":"e","notifyPattern":"n"`,
+			[]tapconfig.Rule{{"e", "drop"}, {"n", "inject"}}},
 		{`"description":"none"`, nil},
 	}
 	for _, test := range tests {
@@ -96,10 +105,12 @@ func TestEntriesThatCantBeUsed(t *testing.T) {
 		{`{"name":"a","command":"c","prompt":"p"}`, "exactly one of command and prompt"},
 		{`{"command":"c"}`, "no name"},
 		{`"a"`, "no object"},
-		{`{"name":"a","command":"c","every":"idle"}`, "a command can't run when the session is idle"},
+		{`{"name":"a","command":"c","every":"idle"}`,
+			"a command can't run when the session is idle"},
 		{`{"name":"a","command":"c","every":"soon"}`, `"soon" is no time between runs`},
 		{`{"name":"a","command":"c","every":"0s"}`, "not from one second to a year"},
-		{`{"name":"a","command":"c","every":"99999999999999999999d"}`, "not from one second to a year"},
+		{`{"name":"a","command":"c","every":"99999999999999999999d"}`,
+			"not from one second to a year"},
 		{`{"name":"a","command":"c","every":5}`, "must be a text"},
 		{`{"name":"a","command":"c","eventFilter":[{"match":"ok","outcome":"keep"},{"match":"(","outcome":"keep"}]}`,
 			"rule 2 of its filter"},
@@ -107,7 +118,8 @@ func TestEntriesThatCantBeUsed(t *testing.T) {
 			`{"name":"a","command":"c","eventFilter":[{"match":"a","outcome":"shout"}]}`,
 			`the outcome "shout" is none of`,
 		},
-		{`{"name":"a","command":"c","eventFilter":[{"outcome":"keep"}]}`, "rule 1 of its filter has no match"},
+		{`{"name":"a","command":"c","eventFilter":[{"outcome":"keep"}]}`,
+			"rule 1 of its filter has no match"},
 		{`{"name":"a","command":"c","notifyPattern":"("}`, "its notifyPattern"},
 		{`{"name":"a","command":"c","eventFilter":"a"}`, "must be a list"},
 	}
@@ -137,7 +149,8 @@ func TestRead(t *testing.T) {
 		t.Errorf("in .github: got %+v, %v, want its emitter", c, err)
 	}
 	write("tap.config.json", "\ufeff{\"emitters\":[{\"name\":\"first\"}]}")
-	if c, err := tapconfig.Read(dir); err != nil || len(c.Emitters) != 1 || c.Emitters[0].Name != "first" {
+	if c, err := tapconfig.Read(dir); err != nil || len(c.Emitters) != 1 ||
+		c.Emitters[0].Name != "first" {
 		t.Errorf("in both: got %+v, %v, want the first file alone", c, err)
 	}
 	for text, want := range map[string]string{
@@ -156,7 +169,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What is written is a provider file without faults, whatever the file holds, and it means what the emitter means.
+// What is written is a provider file without faults, whatever the file holds, and it means what the
+// emitter means.
 func TestProviders(t *testing.T) {
 	c, err := tapconfig.Parse([]byte(`{"streams":[
 		{"name":"quiet","sessionInjector":{"enabled":false}}, {"name":"loud","sessionInjector":{"enabled":true,"delivery":"all"}},
@@ -179,22 +193,31 @@ func TestProviders(t *testing.T) {
 		note  string
 	}{
 		"ops": {func(p configs.Provider) bool {
-			return slices.Equal(p.Source.Run, []string{"bash", "-lc", `echo "hi"`}) && p.CWD == "/src/[shop]/sub" &&
-				!p.Enabled && !p.Source.Stderr && p.Source.Level == "keep" && len(p.Source.Every) == 0 &&
-				p.Sessions.Match("", "/src/[shop]", "") && !p.Sessions.Match("", "/src/s", "") &&
+			return slices.Equal(p.Source.Run, []string{"bash", "-lc", `echo "hi"`}) &&
+				p.CWD == "/src/[shop]/sub" &&
+				!p.Enabled && !p.Source.Stderr && p.Source.Level == "keep" &&
+				len(p.Source.Every) == 0 && p.Sessions.Match("", "/src/[shop]", "") &&
+				!p.Sessions.Match("", "/src/s", "") &&
 				slices.Equal(p.Source.Filter, []configs.FilterRule{
-					{Match: "(?i:Ready)", Outcome: "surface"}, {Match: "(?i:error)", Outcome: "inject"},
-					{Match: ".*", Outcome: "keep"},
+					{Match: "(?i:Ready)", Outcome: "surface"},
+					{Match: "(?i:error)", Outcome: "inject"}, {Match: ".*", Outcome: "keep"},
 				})
 		}, ""},
-		"q": {func(p configs.Provider) bool { return p.Source.Filter[0].Outcome == "keep" }, `"quiet"`},
+		"q": {func(p configs.Provider) bool {
+			return p.Source.Filter[0].Outcome == "keep"
+		}, `"quiet"`},
 		"l": {func(p configs.Provider) bool {
 			return p.Source.Filter[0].Outcome == "drop" && p.Source.Level == "inject"
 		}, `"loud"`},
-		"g":    {func(p configs.Provider) bool { return p.Source.Filter[0].Outcome == "drop" }, `"gone"`},
-		"loop": {func(p configs.Provider) bool { return p.Source.Idle && p.Source.Runs == 10 }, "max_runs = 10"},
+		"g": {func(p configs.Provider) bool {
+			return p.Source.Filter[0].Outcome == "drop"
+		}, `"gone"`},
+		"loop": {func(p configs.Provider) bool {
+			return p.Source.Idle && p.Source.Runs == 10
+		}, "max_runs = 10"},
 		"backoff": {func(p configs.Provider) bool {
-			return slices.Equal(p.Source.Every, []time.Duration{10 * time.Second, time.Minute}) && p.Source.Runs == 3
+			return slices.Equal(p.Source.Every, []time.Duration{10 * time.Second, time.Minute}) &&
+				p.Source.Runs == 3
 		}, ""},
 	}
 	for _, f := range files {
@@ -209,7 +232,8 @@ func TestProviders(t *testing.T) {
 		if len(faults) > 0 || !w.check(p) {
 			t.Errorf("%s: got %v, %+v, want another one, of\n%s", f.Name, faults, p.Source, f.Text)
 		}
-		if notes := strings.Join(f.Notes, "\n"); w.note == "" != (notes == "") || !strings.Contains(notes, w.note) {
+		if notes := strings.Join(f.Notes, "\n"); w.note == "" != (notes == "") ||
+			!strings.Contains(notes, w.note) {
 			t.Errorf("%s: got the notes %q, want one of %q", f.Name, notes, w.note)
 		}
 	}
@@ -226,7 +250,9 @@ func FuzzParse(f *testing.F) {
 			`{"emitters":[{"name":"p","prompt":"\u0000\r\n","everySchedule":["1s","2d"],"description":"\u0085\u001b"}]}`,
 		),
 	)
-	f.Add([]byte(`{"emitters":[{"name":"p","command":"x","cwd":"a/..","classifier":{"includePattern":"("}}]}`))
+	f.Add(
+		[]byte(
+			`{"emitters":[{"name":"p","command":"x","cwd":"a/..","classifier":{"includePattern":"("}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := tapconfig.Parse(data)
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 	"sync"
 )
 
-// AuthServer is an authorization server. It gives a code to each browser that comes, takes each code and each refresh
-// token once, and takes a second use of one for theft.
+// AuthServer is an authorization server. It gives a code to each browser that comes, takes each
+// code and each refresh token once, and takes a second use of one for theft.
 //
 // Close it in the end. Hold it with Locked to use a field.
 type AuthServer struct {
@@ -81,9 +81,12 @@ func (a *AuthServer) Locked(f func()) {
 
 func (a *AuthServer) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	m := map[string]any{
-		"issuer": a.URL, "authorization_endpoint": a.URL + "/authorize", "token_endpoint": a.URL + "/token",
-		"registration_endpoint": a.URL + "/register", "code_challenge_methods_supported": []string{"S256"},
-		"authorization_response_iss_parameter_supported": true, "scopes_supported": []string{"offline_access"},
+		"issuer": a.URL, "authorization_endpoint": a.URL + "/authorize", "token_endpoint": a.URL +
+			"/token",
+		"registration_endpoint":                          a.URL + "/register",
+		"code_challenge_methods_supported":               []string{"S256"},
+		"authorization_response_iss_parameter_supported": true,
+		"scopes_supported":                               []string{"offline_access"},
 	}
 	a.Locked(func() {
 		if a.Metadata != nil {
@@ -111,12 +114,14 @@ func (a *AuthServer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	if a.Asks && r.Method != http.MethodPost {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, `<!doctype html><title>Allow?</title><form method="post"><button>Allow</button></form>`)
+		_, _ = io.WriteString(w,
+			`<!doctype html><title>Allow?</title><form method="post"><button>Allow</button></form>`)
 		return
 	}
 	a.Asked = append(a.Asked, q)
 	redirect, known := a.Clients[q.Get("client_id")]
-	if !known || redirect != "" && redirect != q.Get("redirect_uri") || q.Get("code_challenge_method") != "S256" {
+	if !known || redirect != "" && redirect != q.Get("redirect_uri") ||
+		q.Get("code_challenge_method") != "S256" {
 		http.Error(w, "unknown client, wrong redirect, or no challenge", http.StatusBadRequest)
 		return
 	}
@@ -139,7 +144,9 @@ func (a *AuthServer) serveToken(w http.ResponseWriter, r *http.Request) {
 		a.Token(w, r)
 		return
 	}
-	refuse := func(code string) { WriteJSON(w, http.StatusBadRequest, map[string]any{"error": code}) }
+	refuse := func(code string) {
+		WriteJSON(w, http.StatusBadRequest, map[string]any{"error": code})
+	}
 	given, scope := r.Form.Get("code")+r.Form.Get("refresh_token"), ""
 	if a.used[given] {
 		a.Thefts++
@@ -170,7 +177,8 @@ func (a *AuthServer) serveToken(w http.ResponseWriter, r *http.Request) {
 	delete(a.Refresh, given)
 	access, refresh := "access-"+rand.Text(), "refresh-"+rand.Text()
 	a.Access[access], a.Refresh[refresh] = scope, scope
-	answer := map[string]any{"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
+	answer := map[string]any{"access_token": access, "token_type": "Bearer",
+		"refresh_token": refresh, "scope": scope}
 	if a.Lifetime > 0 {
 		answer["expires_in"] = a.Lifetime
 	}
@@ -199,7 +207,8 @@ func (a *AuthServer) Protect(next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", about)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
-		case bytes.Contains(data, []byte(`"name":"write"`)) && !slices.Contains(strings.Fields(scope), "write"):
+		case bytes.Contains(data, []byte(`"name":"write"`)) &&
+			!slices.Contains(strings.Fields(scope), "write"):
 			w.Header().Set("WWW-Authenticate", about+`, error="insufficient_scope", scope="write"`)
 			w.WriteHeader(http.StatusForbidden)
 			return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ListenNotify listens as a service manager does, at a Unix datagram socket: the path of a file, or @ and an
-// abstract name. next waits up to a minute for the next message and returns it.
+// ListenNotify listens as a service manager does, at a Unix datagram socket: the path of a file, or
+// @ and an abstract name. next waits up to a minute for the next message and returns it.
 func ListenNotify(t *testing.T, socket string) (next func() string) {
 	t.Helper()
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})

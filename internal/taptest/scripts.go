@@ -13,12 +13,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// LeakChecked is a [testing.M] for testscript.Main. Its Run fails a package whose tests leave goroutines behind, and
-// prints those goroutines' stacks.
+// LeakChecked is a [testing.M] for testscript.Main. Its Run fails a package whose tests leave
+// goroutines behind, and prints those goroutines' stacks.
 type LeakChecked struct{ M *testing.M }
 
-// Run runs the tests, closes idle HTTP connections, and returns the exit code: that of the tests, or 1 if they passed
-// and goroutines still run.
+// Run runs the tests, closes idle HTTP connections, and returns the exit code: that of the tests,
+// or 1 if they passed and goroutines still run.
 func (l LeakChecked) Run() int {
 	code := l.M.Run()
 	http.DefaultClient.CloseIdleConnections()
@@ -29,8 +29,8 @@ func (l LeakChecked) Run() int {
 	return code
 }
 
-// Exits is the script command "exits CODE COMMAND...": it runs the command and fails the script unless the exit code is
-// CODE. A command that can't be started fails the script too.
+// Exits is the script command "exits CODE COMMAND...": it runs the command and fails the script
+// unless the exit code is CODE. A command that can't be started fails the script too.
 func Exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")

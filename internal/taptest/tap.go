@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// LeaveOutTap keeps the sessions of a gateway that a test is about to start without the tap_* tools, so that a test
-// about something else counts its own tools and providers alone. args are the gateway's: the file that they name with
-// --config gets the key, or else user, the path of the user's own tapgw.toml. Relative paths start at dir. A file that
-// has a table [tap] decides for itself, and one that --config names and that is not there stays so.
+// LeaveOutTap keeps the sessions of a gateway that a test is about to start without the tap_*
+// tools, so that a test about something else counts its own tools and providers alone. args are the
+// gateway's: the file that they name with --config gets the key, or else user, the path of the
+// user's own tapgw.toml. Relative paths start at dir. A file that has a table [tap] decides for
+// itself, and one that --config names and that is not there stays so.
 func LeaveOutTap(dir string, args []string, user string) error {
 	file := user
 	for i, arg := range args {

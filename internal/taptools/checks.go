@@ -13,7 +13,8 @@ import (
 
 const maxChecks = 100
 
-// check is a check as [evidence.Parse] reads it: one of file, stream and call, or a type with the fields of that type.
+// check is a check as [evidence.Parse] reads it: one of file, stream and call, or a type with the
+// fields of that type.
 type check struct {
 	File        any    `json:"file,omitempty"        jsonschema:"a path, or an object with path, nonEmpty, contains or pattern"`
 	Stream      any    `json:"stream,omitempty"      jsonschema:"a name, or an object with channel, limit, minEntries, contains or pattern"`
@@ -57,7 +58,8 @@ func (t *toolset) addChecks() {
 
 func (t *toolset) verify(ctx context.Context, in verifyArgs) (string, error) {
 	if len(in.Checks) == 0 || len(in.Checks) > maxChecks {
-		return "", fmt.Errorf("checks: has %d entries, and must have 1 to %d", len(in.Checks), maxChecks)
+		return "", fmt.Errorf("checks: has %d entries, and must have 1 to %d", len(in.Checks),
+			maxChecks)
 	}
 	r := report{title: "Goal output verification"}
 	for _, c := range in.Checks {
@@ -69,7 +71,8 @@ func (t *toolset) verify(ctx context.Context, in verifyArgs) (string, error) {
 
 func (t *toolset) audit(ctx context.Context, in auditArgs) (string, error) {
 	if len(in.Claims) == 0 || len(in.Claims) > maxChecks {
-		return "", fmt.Errorf("claims: has %d entries, and must have 1 to %d", len(in.Claims), maxChecks)
+		return "", fmt.Errorf("claims: has %d entries, and must have 1 to %d", len(in.Claims),
+			maxChecks)
 	}
 	r := report{title: "Claim audit"}
 	for _, c := range in.Claims {

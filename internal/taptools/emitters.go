@@ -22,12 +22,13 @@ import (
 	"tapgw/providers"
 )
 
-// Emitters runs the sources of events that the model of one session starts. The methods may be called from any
-// goroutine.
+// Emitters runs the sources of events that the model of one session starts. The methods may be
+// called from any goroutine.
 type Emitters interface {
 	// Run runs a source for the session until ctx ends. line takes its output, ended each run that
 	// has ended: why it failed, or "". It must not block. An error says why the source can't go on.
-	Run(ctx context.Context, p *configs.Provider, line func(from, line string), ended func(failure string)) error
+	Run(ctx context.Context, p *configs.Provider, line func(from, line string),
+		ended func(failure string)) error
 	// SetFilter changes the filter of a source that runs. It returns false if no such source runs.
 	SetFilter(name string, filter []configs.FilterRule, level string) (bool, error)
 	// Counts returns how many events a source that runs has made and dropped.
@@ -42,8 +43,8 @@ type Emitters interface {
 }
 
 const (
-	// prefix is before the name of an emitter in that of its provider. So no emitter takes the name of another's
-	// provider, whose streams are then its own.
+	// prefix is before the name of an emitter in that of its provider. So no emitter takes the name
+	// of another's provider, whose streams are then its own.
 	prefix      = Name + "."
 	maxEmitters = 20 // of a session, those that have ended too
 	// promptRuns is how often a prompt is given if the model names no number. The guard against
@@ -110,11 +111,14 @@ func (t *toolset) addEmitters() {
 	}
 	slow := func(p *providers.Tool) { p.Timeout = modeTimeout + gateSlack }
 	addTool(t, "tap_start_emitter", "Start an emitter for this session: a command whose lines are "+
-		"events of a stream, or a prompt, once or again and again: without maxRuns, a prompt 10 times at most. A "+
-		"filter says which events wake you. The rules for your shell hold for the command. Its process group ends "+
+		"events of a stream, or a prompt, once or again and again: without maxRuns, a prompt 10 "+
+		"times at most. A "+
+		"filter says which events wake you. The rules for your shell hold for the command. Its "+
+		"process group ends "+
 		"with the emitter; what leaves it, by setsid, does not.", t.start, slow)
-	addTool(t, "tap_list_emitters", "List the emitters of this session with what they did, and the "+
-		"sources that files define.", t.listEmitters, isReadOnly)
+	addTool(t, "tap_list_emitters",
+		"List the emitters of this session with what they did, and the "+
+			"sources that files define.", t.listEmitters, isReadOnly)
 	addTool(t, "tap_stop_emitter", "Stop an emitter of this session, and the process group of its "+
 		"command. What has left the group, by setsid, runs on.", t.stop, slow)
 	addTool(
@@ -124,8 +128,9 @@ func (t *toolset) addEmitters() {
 			"what the new filter makes of the events so far.",
 		t.setFilter,
 	)
-	addTool(t, "tap_enable_injector", "Let events of your emitters in a stream reach this session, "+
-		"as their filters say.", t.enableInjector)
+	addTool(t, "tap_enable_injector",
+		"Let events of your emitters in a stream reach this session, "+
+			"as their filters say.", t.enableInjector)
 	addTool(t, "tap_disable_injector", "Keep events of your emitters in their stream: they reach "+
 		"this session no more.", t.disableInjector)
 }
@@ -141,14 +146,17 @@ func (in *startArgs) spec() (map[string]any, error) {
 }
 
 // newSource makes a source of an entry, with the injector of its stream, and its provider file.
-func (t *toolset) newSource(spec map[string]any) (*configs.Provider, *tapconfig.ProviderFile, error) {
+func (t *toolset) newSource(
+	spec map[string]any,
+) (*configs.Provider, *tapconfig.ProviderFile, error) {
 	name, _ := spec["name"].(string)
 	stream := cmp.Or(streamOf(spec), tapconfig.Name(name))
 	file := map[string]any{"emitters": []any{spec}}
 	t.mu.Lock()
 	if in := t.injectors[stream]; in != nil {
 		file["streams"] = []any{map[string]any{
-			"name": stream, "sessionInjector": map[string]any{"enabled": in.enabled, "delivery": in.delivery},
+			"name": stream, "sessionInjector": map[string]any{"enabled": in.enabled,
+				"delivery": in.delivery},
 		}}
 	}
 	t.mu.Unlock()
@@ -190,7 +198,8 @@ func streamOf(spec map[string]any) string {
 	return ""
 }
 
-// inside returns where a directory of the session leads, symbolic links followed. The error says that it leads out.
+// inside returns where a directory of the session leads, symbolic links followed. The error says
+// that it leads out.
 func inside(dir, path string) (string, error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -282,8 +291,8 @@ func (t *toolset) permit(ctx context.Context, p *configs.Provider, scope string)
 	call, _ := providers.CallFrom(ctx)
 	return t.Session.PermitShell(ctx, gateway.ShellCommand{
 		Text: run[len(run)-1], Dir: dir, Call: call.ID,
-		Why: fmt.Sprintf("run as the %s emitter %s, %s, in %s", scope, strings.TrimPrefix(p.Name, prefix),
-			schedule(p.Source), visible.Line(p.CWD)),
+		Why: fmt.Sprintf("run as the %s emitter %s, %s, in %s", scope,
+			strings.TrimPrefix(p.Name, prefix), schedule(p.Source), visible.Line(p.CWD)),
 	})
 }
 
@@ -328,7 +337,8 @@ func (t *toolset) mayStartLocked(name string, force bool) error {
 		return fmt.Errorf("the emitter '%s' runs: stop it first, or choose another name", short)
 	}
 	if has == nil && len(t.emitters) >= maxEmitters && !t.forgetOne() {
-		return fmt.Errorf("%d emitters run in this session, which is the limit: stop one first", maxEmitters)
+		return fmt.Errorf("%d emitters run in this session, which is the limit: stop one first",
+			maxEmitters)
 	}
 	return nil
 }
@@ -349,8 +359,9 @@ func (t *toolset) forgetOne() bool {
 
 func userControlled(what, name string) error {
 	//nolint:staticcheck // the model reads it as sentences
-	return fmt.Errorf("the %s '%s' is user-controlled. Pass force=true only when the user explicitly wants to "+
-		"override it.", what, name)
+	return fmt.Errorf(
+		"the %s '%s' is user-controlled. Pass force=true only when the user explicitly wants to "+
+			"override it.", what, name)
 }
 
 // states has the sources of this session that the model started, by the names of their providers.
@@ -391,7 +402,8 @@ func (t *toolset) run(p *configs.Provider, spec map[string]any, isUsers, force b
 		before.closeLog()
 	}
 	e := &emitter{
-		spec: spec, provider: p, isUsers: isUsers, cancel: cancel, closeLog: closeLog, ended: make(chan struct{}),
+		spec: spec, provider: p, isUsers: isUsers, cancel: cancel, closeLog: closeLog,
+		ended: make(chan struct{}),
 	}
 	t.emitters[p.Name] = e
 	t.running.Go(func() {
@@ -422,8 +434,10 @@ func (t *toolset) run(p *configs.Provider, spec map[string]any, isUsers, force b
 // wake the session, if the stream's injector lets it.
 func (t *toolset) tell(p *configs.Provider, text string, wakes bool) {
 	event := providers.Event{
-		Stream: p.Source.Stream, Level: providers.Keep, Metadata: map[string]any{"source": "system"},
-		Text: fmt.Sprintf("emitter '%s': %s", strings.TrimPrefix(p.Name, prefix), visible.Line(text)),
+		Stream: p.Source.Stream, Level: providers.Keep,
+		Metadata: map[string]any{"source": "system"},
+		Text: fmt.Sprintf("emitter '%s': %s", strings.TrimPrefix(p.Name, prefix),
+			visible.Line(text)),
 	}
 	t.mu.Lock()
 	if in := t.injectors[p.Source.Stream]; wakes && in != nil && in.enabled {
@@ -440,9 +454,9 @@ func (t *toolset) tell(p *configs.Provider, text string, wakes bool) {
 	}
 }
 
-// pushLine pushes a line of [toolset.tell]. One that wakes is not lost: a session may wait for the end of its command.
-// Where the tools can have no further stream it goes into the one that they wrote into last, and it waits for its turn
-// if too many come at once.
+// pushLine pushes a line of [toolset.tell]. One that wakes is not lost: a session may wait for the
+// end of its command. Where the tools can have no further stream it goes into the one that they
+// wrote into last, and it waits for its turn if too many come at once.
 func (t *toolset) pushLine(event providers.Event, wakes bool) {
 	for {
 		_, err := t.provider.Push(t.ctx, event)
@@ -452,7 +466,9 @@ func (t *toolset) pushLine(event providers.Event, wakes bool) {
 			return
 		case refused.Code == providers.CodePayloadTooLarge:
 			rows := t.Session.History(nil, 1, time.Time{}) // newest first
-			own := slices.IndexFunc(rows, func(r gateway.HistoryRow) bool { return r.Provider == Name })
+			own := slices.IndexFunc(rows, func(r gateway.HistoryRow) bool {
+				return r.Provider == Name
+			})
 			if own < 0 || rows[own].Stream == event.Stream {
 				return
 			}

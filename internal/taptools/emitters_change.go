@@ -44,7 +44,8 @@ func isUserOwned(words ...string) (bool, error) {
 	case "userowned":
 		return true, nil
 	default:
-		return false, fmt.Errorf("managedBy: %q is neither modelOwned nor userOwned", visible.Line(word))
+		return false, fmt.Errorf("managedBy: %q is neither modelOwned nor userOwned",
+			visible.Line(word))
 	}
 }
 
@@ -64,7 +65,8 @@ func kindOf(p *configs.Provider) string {
 
 // persist asks the person, and writes a provider file, which the gateway then runs.
 func (t *toolset) persist(ctx context.Context, f *tapconfig.ProviderFile) (string, error) {
-	if err := t.ask(ctx, fmt.Sprintf("May the session add the source %s, which stays after it?", f.Name),
+	if err := t.ask(ctx, fmt.Sprintf("May the session add the source %s, which stays after it?",
+		f.Name),
 		string(f.Text), "the person refused"); err != nil {
 		return "", err
 	}
@@ -80,7 +82,8 @@ func (t *toolset) persist(ctx context.Context, f *tapconfig.ProviderFile) (strin
 func (t *toolset) ask(ctx context.Context, message, detail, refused string) error {
 	call, _ := providers.CallFrom(ctx)
 	a, err := t.Session.Ask(ctx, gateway.Question{
-		Kind: adminapi.QuestionPermission, Message: message, Detail: detail, Timeout: modeTimeout, Call: call.ID,
+		Kind: adminapi.QuestionPermission, Message: message, Detail: detail, Timeout: modeTimeout,
+		Call: call.ID,
 	})
 	if err != nil {
 		return err
@@ -106,7 +109,9 @@ func (t *toolset) find(name string, force bool) (*emitter, error) {
 	}
 	for _, s := range t.Emitters.Sources() {
 		if s.Name == short && s.File != "" {
-			return nil, fmt.Errorf("a file defines '%s', so only a person changes it: tapctl sources", short)
+			return nil,
+				fmt.Errorf("a file defines '%s', so only a person changes it: tapctl sources",
+					short)
 		}
 	}
 	return nil, providers.NotFound("there is no emitter '%s': tap_list_emitters lists them", short)
@@ -119,8 +124,8 @@ func (t *toolset) stop(ctx context.Context, in stopArgs) (string, error) {
 	}
 	short := tapconfig.Name(in.Name)
 	if scope == persistent {
-		err := t.ask(ctx, fmt.Sprintf("May the session remove the source %s for good?", short), short,
-			"the person refused")
+		err := t.ask(ctx, fmt.Sprintf("May the session remove the source %s for good?", short),
+			short, "the person refused")
 		if err == nil {
 			err = t.Emitters.Remove(short)
 		}
@@ -176,7 +181,8 @@ func (t *toolset) setFilter(_ context.Context, in filterArgs) (string, error) {
 		return "", err
 	}
 	spec := maps.Clone(e.spec)
-	for _, key := range []string{"eventFilter", "classifier", "includePattern", "excludePattern", "notifyPattern"} {
+	for _, key := range []string{"eventFilter", "classifier", "includePattern", "excludePattern",
+		"notifyPattern"} {
 		delete(spec, key)
 	}
 	rules := in.Rules
@@ -207,13 +213,14 @@ func (t *toolset) setFilter(_ context.Context, in filterArgs) (string, error) {
 	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
 		would = append(would, fmt.Sprintf("%s=%d", outcome, counts[outcome]))
 	}
-	return fmt.Sprintf("Set the filter of emitter '%s'. Of the events so far: %s", tapconfig.Name(in.Name),
-		cmp.Or(strings.Join(would, " "), "none")), nil
+	return fmt.Sprintf("Set the filter of emitter '%s'. Of the events so far: %s",
+		tapconfig.Name(in.Name), cmp.Or(strings.Join(would, " "), "none")), nil
 }
 
 // rowsOf returns the events in the stream that an emitter has made.
 func (t *toolset) rowsOf(p *configs.Provider) (rows []adminapi.StreamRow) {
-	for _, row := range t.Session.History([]string{p.Source.Stream + "@" + p.Name}, 0, time.Time{}) {
+	for _, row := range t.Session.History([]string{p.Source.Stream + "@" + p.Name}, 0,
+		time.Time{}) {
 		rows = append(rows, row.StreamRow)
 	}
 	return rows
@@ -274,9 +281,11 @@ func (t *toolset) setInjector(in injectorArgs, enabled bool) (string, error) {
 		return "", err
 	}
 	if !enabled {
-		return fmt.Sprintf("Disabled the injector of stream '%s': your emitters' events stay in it.", stream), nil
+		return fmt.Sprintf(
+			"Disabled the injector of stream '%s': your emitters' events stay in it.", stream), nil
 	}
-	return fmt.Sprintf("Enabled the injector of stream '%s' for your emitters.\ndelivery=%s", stream, in.Delivery), nil
+	return fmt.Sprintf("Enabled the injector of stream '%s' for your emitters.\ndelivery=%s",
+		stream, in.Delivery), nil
 }
 
 // subscribe gives a stream the injector that a new emitter asks for, unless it has one.
@@ -357,9 +366,11 @@ func (t *toolset) listEmitters(context.Context, struct{}) (string, error) {
 		t.mu.Lock()
 		isUsers := e.isUsers
 		t.mu.Unlock()
-		fmt.Fprintf(&b, "\n- %s: type=%s status=%s stream=%s lifespan=temporary ownership=%s runs=%d acceptedLines=%d "+
-			"droppedLines=%d", strings.TrimPrefix(name, prefix), kindOf(e.provider), status, e.provider.Source.Stream,
-			ownership(isUsers), now.Runs, accepted, dropped)
+		fmt.Fprintf(&b,
+			"\n- %s: type=%s status=%s stream=%s lifespan=temporary ownership=%s runs=%d "+
+				"acceptedLines=%d "+
+				"droppedLines=%d", strings.TrimPrefix(name, prefix), kindOf(e.provider), status,
+			e.provider.Source.Stream, ownership(isUsers), now.Runs, accepted, dropped)
 		if !now.LastRunAt.IsZero() {
 			fmt.Fprintf(&b, " lastRunAt=%s", now.LastRunAt.UTC().Format(time.RFC3339))
 		}
@@ -373,8 +384,10 @@ func (t *toolset) listEmitters(context.Context, struct{}) (string, error) {
 	b.WriteString("\nPersistent emitter definitions:")
 	for _, s := range t.Emitters.Sources() {
 		if s.File != "" {
-			fmt.Fprintf(&b, "\n- %s: kind=%s status=%s stream=%s lifespan=persistent ownership=userOwned runs=%d",
-				oneWord(s.Name), s.Kind, s.State, s.Stream, s.Runs)
+			fmt.Fprintf(&b,
+				"\n- %s: kind=%s status=%s stream=%s lifespan=persistent "+
+					"ownership=userOwned runs=%d", oneWord(s.Name), s.Kind, s.State, s.Stream,
+				s.Runs)
 		}
 	}
 	return b.String(), nil

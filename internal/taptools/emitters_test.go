@@ -68,7 +68,8 @@ func (e *emitters) Run(
 	defer pass.Revoke()
 	return e.set.Run(ctx, sources.Options{
 		Provider: p, Gateway: ofSources{e.gateway}, Token: pass.Token(), Session: "s", Dir: p.CWD,
-		Env:  func() []string { return proc.Environ(map[string]string{"HOME": e.home}) }, // not this machine's profile
+		// not this machine's profile
+		Env:  func() []string { return proc.Environ(map[string]string{"HOME": e.home}) },
 		Line: line, Faults: func([]string) {}, Record: func(r adminapi.Record) { ended(r.Reason) },
 	})
 }
@@ -80,7 +81,8 @@ func (e *emitters) SetFilter(name string, filter []configs.FilterRule, level str
 func (e *emitters) Counts(name string) (int, int) { return e.set.Counts("s", name) }
 
 func (e *emitters) Sources() []adminapi.Source {
-	return append(e.set.List(), adminapi.Source{Name: "nightly", File: "/home/nightly.toml", Kind: "prompt"})
+	return append(e.set.List(), adminapi.Source{Name: "nightly", File: "/home/nightly.toml",
+		Kind: "prompt"})
 }
 
 func (e *emitters) Try(p *configs.Provider, rows []adminapi.StreamRow) (map[string]int, error) {
@@ -148,26 +150,33 @@ func (w *world) until(tool string, args object, want ...string) {
 func TestEmitter(t *testing.T) {
 	w := newWorld(t)
 	marker := filepath.Join(w.dir, "more")
-	command := "echo booting; echo error: x; until test -e more; do sleep 0.01; done; echo error: y; exec sleep 1000"
+	command :=
+		"echo booting; echo error: x; until test -e more; do sleep 0.01; done; echo error: y; exec sleep 1000"
 	w.want("the start", w.call("tap_start_emitter", object{
 		"name": " My Build ", "command": command, "channel": "ops",
-		"eventFilter": []object{{"match": "BOOTING", "outcome": "drop"}, {"match": "error", "outcome": "surface"}},
+		"eventFilter": []object{{"match": "BOOTING", "outcome": "drop"},
+			{"match": "error", "outcome": "surface"}},
 	}), "Started emitter 'my-build'.", "type=command", "stream=ops", "ownership=modelOwned")
 	w.until("tap_list_emitters", object{}, "- my-build: type=command status=running stream=ops",
 		"acceptedLines=1 droppedLines=1", "- nightly: kind=prompt")
-	w.until("tap_stream_history", object{"channel": "ops"}, "source=emitter emitter=tap.my-build error: x")
+	w.until("tap_stream_history", object{"channel": "ops"},
+		"source=emitter emitter=tap.my-build error: x")
 
-	w.want("a second one of the name", w.call("tap_start_emitter", object{"name": "my-build", "command": "true"}),
-		"error: ", "runs: stop it first")
-	w.want("a new filter", w.call("tap_set_event_filter", object{"name": "my-build", "excludePattern": "error"}),
+	w.want("a second one of the name",
+		w.call("tap_start_emitter", object{"name": "my-build", "command": "true"}), "error: ",
+		"runs: stop it first")
+	w.want("a new filter",
+		w.call("tap_set_event_filter", object{"name": "my-build", "excludePattern": "error"}),
 		"Of the events so far: drop=1")
 	if err := os.WriteFile(marker, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.until("tap_list_emitters", object{}, "acceptedLines=1 droppedLines=2")
-	w.want("the end", w.call("tap_stop_emitter", object{"name": "my-build"}), "Stopped emitter 'my-build'.")
+	w.want("the end", w.call("tap_stop_emitter", object{"name": "my-build"}),
+		"Stopped emitter 'my-build'.")
 	w.want("the list", w.call("tap_list_emitters", object{}), "Emitters (0):")
-	w.until("tap_stream_history", object{"channel": "ops"}, "source=system emitter 'my-build': stopped")
+	w.until("tap_stream_history", object{"channel": "ops"},
+		"source=system emitter 'my-build': stopped")
 }
 
 // A command that ends says so in its stream, and its name is free again.
@@ -176,15 +185,18 @@ func TestEmitterEnds(t *testing.T) {
 	for range 2 {
 		fails := object{"name": "fails", "command": "echo x; exit 3"}
 		w.want("the start", w.call("tap_start_emitter", fails), "Started")
-		w.until("tap_list_emitters", object{}, "- fails: type=command status=error", `exit status 3`)
+		w.until("tap_list_emitters", object{}, "- fails: type=command status=error",
+			`exit status 3`)
 	}
 	const twice = "map[tap.fails:1] map[tap.fails:[stdout: x tapgw: the command ended with exit status 3 " +
 		"stdout: x tapgw: the command ended with exit status 3]]"
 	if got := w.emitters.logs(); got != twice {
 		t.Errorf("the logs: got %s, want that of both runs, for one emitter: %s", got, twice)
 	}
-	w.until("tap_stream_history", object{"channel": "fails"}, "source=system", "ended with exit status 3")
-	w.want("the start", w.call("tap_start_emitter", object{"name": "works", "command": "true"}), "Started")
+	w.until("tap_stream_history", object{"channel": "fails"}, "source=system",
+		"ended with exit status 3")
+	w.want("the start", w.call("tap_start_emitter", object{"name": "works", "command": "true"}),
+		"Started")
 	w.until("tap_list_emitters", object{}, "- works: type=command status=done")
 	w.until("tap_stream_history", object{"channel": "works"}, "the command ended: it worked")
 	for _, name := range []string{"fails", "works"} {
@@ -195,8 +207,8 @@ func TestEmitterEnds(t *testing.T) {
 	}
 }
 
-// A session that waits for the ends of commands hears of each, also where the tools have all the streams that they may
-// have, and where more commands end at once than they may push.
+// A session that waits for the ends of commands hears of each, also where the tools have all the
+// streams that they may have, and where more commands end at once than they may push.
 func TestEveryEndIsTold(t *testing.T) {
 	w := newWorld(t)
 	for i := range protocol.MaxStreams {
@@ -218,15 +230,18 @@ func TestEveryEndIsTold(t *testing.T) {
 // An injector decides how far the events of a stream go.
 func TestInjectors(t *testing.T) {
 	for delivery, want := range map[string]string{
-		"": "inject=1 surface=1", "important": "inject=1 surface=1", "surface": "inject=1 surface=1",
-		"all": "inject=2", "keep": "keep=2", "drop": "drop=2", "off": "keep=2",
+		"": "inject=1 surface=1", "important": "inject=1 surface=1",
+		"surface": "inject=1 surface=1", "all": "inject=2", "keep": "keep=2", "drop": "drop=2",
+		"off": "keep=2",
 	} {
 		t.Run(delivery, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			filter := []object{{"match": "one", "outcome": "surface"}, {"match": "two", "outcome": "inject"}}
+			filter := []object{{"match": "one", "outcome": "surface"},
+				{"match": "two", "outcome": "inject"}}
 			w.call("tap_start_emitter", object{
-				"name": "e", "command": "echo one; sleep 0.3; echo two; exec sleep 1000", "subscribe": false,
+				"name": "e", "command": "echo one; sleep 0.3; echo two; exec sleep 1000",
+				"subscribe":   false,
 				"eventFilter": filter,
 			})
 			w.until("tap_stream_history", object{"channel": "e"}, "one", "two")
@@ -236,7 +251,8 @@ func TestInjectors(t *testing.T) {
 				args, tool = object{"channel": "e"}, "tap_disable_injector"
 			}
 			w.want("the injector", w.call(tool, args), "injector of stream 'e'")
-			w.want("the events", w.call("tap_set_event_filter", object{"name": "e", "rules": filter}), want)
+			w.want("the events",
+				w.call("tap_set_event_filter", object{"name": "e", "rules": filter}), want)
 		})
 	}
 }
@@ -248,16 +264,21 @@ func TestUserOwnedEmitters(t *testing.T) {
 	start := object{"name": "e", "command": "exec sleep 1000", "ownership": "userOwned"}
 	w.want("the start", w.call("tap_start_emitter", start), "ownership=userOwned")
 	w.want("a second start", w.call("tap_start_emitter", start), refused)
-	w.want("a filter", w.call("tap_set_event_filter", object{"name": "e", "notifyPattern": "x"}), refused)
+	w.want("a filter", w.call("tap_set_event_filter", object{"name": "e", "notifyPattern": "x"}),
+		refused)
 	w.want("a stop", w.call("tap_stop_emitter", object{"name": "e"}), refused)
-	w.want("an injector", w.call("tap_enable_injector", object{"channel": "e", "managedBy": "userOwned"}), "Enabled")
+	w.want("an injector",
+		w.call("tap_enable_injector", object{"channel": "e", "managedBy": "userOwned"}), "Enabled")
 	w.want("its end", w.call("tap_disable_injector", object{"channel": "e"}), refused)
-	w.want("its end by force", w.call("tap_disable_injector", object{"channel": "e", "force": true}), "Disabled")
+	w.want("its end by force",
+		w.call("tap_disable_injector", object{"channel": "e", "force": true}), "Disabled")
 	w.want("a filter by force",
-		w.call("tap_set_event_filter", object{"name": "e", "notifyPattern": "x", "force": true}), "Set the filter")
+		w.call("tap_set_event_filter", object{"name": "e", "notifyPattern": "x", "force": true}),
+		"Set the filter")
 	start["force"] = true
 	w.want("a start by force", w.call("tap_start_emitter", start), "Started")
-	w.want("a stop by force", w.call("tap_stop_emitter", object{"name": "e", "force": true}), "Stopped")
+	w.want("a stop by force", w.call("tap_stop_emitter", object{"name": "e", "force": true}),
+		"Stopped")
 	for _, tool := range []string{"tap_stop_emitter", "tap_set_event_filter"} {
 		w.want("what a file defines", w.call(tool, object{"name": "nightly", "force": true}),
 			"a file defines 'nightly', so only a person changes it")
@@ -274,7 +295,8 @@ func TestStartedAgainIsTheSameStreak(t *testing.T) {
 		}
 		start := object{"name": "again", "prompt": "go on", "every": "1h"}
 		w.want("the start", w.call("tap_start_emitter", start), "Started")
-		w.until("tap_list_emitters", object{}, "- again: type=prompt status=waiting", "runs=1", want)
+		w.until("tap_list_emitters", object{}, "- again: type=prompt status=waiting", "runs=1",
+			want)
 		w.session.Idle()
 		w.want("the stop", w.call("tap_stop_emitter", object{"name": "again"}), "Stopped")
 	}
@@ -327,10 +349,12 @@ func TestCommandIsJudgedWhole(t *testing.T) {
 		{object{}, "once, now, in " + dir, "rm x"},
 		{object{"cwd": "sub/.."}, "once, now, in " + dir, "rm x"},
 		{object{"cwd": "sub"}, "once, now, in " + dir + "/sub", "cd '" + dir + "/sub' && rm x"},
-		{object{"every": "5m", "maxRuns": 3}, "now, then every 5m0s, 3 times at most, in " + dir, "rm x"},
+		{object{"every": "5m", "maxRuns": 3}, "now, then every 5m0s, 3 times at most, in " + dir,
+			"rm x"},
 		{
 			object{"everySchedule": []string{"1s", "2s", "3s", "4s", "5s", "6s", "7s"}},
-			"now, after 1s, after 2s, after 3s, after 4s, after 2 more pauses, then every 7s, in " + dir, "rm x",
+			"now, after 1s, after 2s, after 3s, after 4s, after 2 more pauses, then every 7s, in " +
+				dir, "rm x",
 		},
 	} {
 		test.args["name"], test.args["command"] = "Tidy\x1b Up", "rm x"
@@ -338,8 +362,10 @@ func TestCommandIsJudgedWhole(t *testing.T) {
 		w.host.mu.Lock()
 		got := w.host.command
 		w.host.mu.Unlock()
-		if want := "run as the temporary emitter tidy-up, " + test.why; got.Why != want || got.Line() != test.line {
-			t.Errorf("%v: got %q for %q, want %q for %q", test.args, got.Line(), got.Why, test.line, want)
+		if want := "run as the temporary emitter tidy-up, " + test.why; got.Why != want ||
+			got.Line() != test.line {
+			t.Errorf("%v: got %q for %q, want %q for %q", test.args, got.Line(), got.Why, test.line,
+				want)
 		}
 	}
 }
@@ -359,9 +385,12 @@ func TestErrorsOfTools(t *testing.T) {
 		{"tap_start_emitter", object{"name": "e", "command": "true", "scope": "x"}, "INTERNAL",
 			`scope: "x" is neither temporary nor persistent`},
 		{"tap_start_emitter", object{"command": "true"}, "INVALID_ARGUMENTS", ""},
-		{"tap_stop_emitter", object{"name": "e"}, "NOT_FOUND", "there is no emitter 'e': tap_list_emitters lists them"},
-		{"tap_goal_stop", object{"id": "e"}, "NOT_FOUND", `this session has no goal "e": tap_goal_list lists its goals`},
-		{"tap_goal_start", object{"goal": " ", "checks": []object{}}, "INTERNAL", "text: must say what the goal is"},
+		{"tap_stop_emitter", object{"name": "e"}, "NOT_FOUND",
+			"there is no emitter 'e': tap_list_emitters lists them"},
+		{"tap_goal_stop", object{"id": "e"}, "NOT_FOUND",
+			`this session has no goal "e": tap_goal_list lists its goals`},
+		{"tap_goal_start", object{"goal": " ", "checks": []object{}}, "INTERNAL",
+			"text: must say what the goal is"},
 	} {
 		data, err := json.Marshal(test.args)
 		if err != nil {
@@ -379,7 +408,8 @@ func TestOtherNamesOfParameters(t *testing.T) {
 	w := newWorld(t)
 	const refused, persons = "user-controlled. Pass force=true", "only a person changes what"
 	w.want("the start", w.call("tap_start_emitter", object{
-		"name": "e", "command": "exec sleep 1000", "stream": "ops", "ownership": "modelOwned", "lifespan": "temporary",
+		"name": "e", "command": "exec sleep 1000", "stream": "ops", "ownership": "modelOwned",
+		"lifespan": "temporary",
 	}), "stream=ops", "ownership=modelOwned")
 	for tool, args := range map[string]object{
 		"tap_set_event_filter": {"name": "e", "notifyPattern": "x"},
@@ -395,11 +425,15 @@ func TestOtherNamesOfParameters(t *testing.T) {
 		w.want(tool+", the user's", w.call(tool, with("ownership", "userOwned")), "of ")
 		w.want(tool+", once more", w.call(tool, args), refused)
 	}
-	w.want("a stop", w.call("tap_stop_emitter", object{"name": "e", "lifespan": "long"}), `"long" is neither`)
+	w.want("a stop", w.call("tap_stop_emitter", object{"name": "e", "lifespan": "long"}),
+		`"long" is neither`)
 	defer w.gateway.Watch()()
 	done := make(chan string, 1)
-	go func() { done <- w.call("tap_stop_emitter", object{"name": "e", "lifespan": "persistent"}) }()
-	if err := w.session.Answer(w.question().ID, gateway.Answer{Decision: adminapi.DecideDeny}); err != nil {
+	go func() {
+		done <- w.call("tap_stop_emitter", object{"name": "e", "lifespan": "persistent"})
+	}()
+	if err := w.session.Answer(w.question().ID,
+		gateway.Answer{Decision: adminapi.DecideDeny}); err != nil {
 		t.Error(err)
 	}
 	w.want("a removal", <-done, "the person refused")
@@ -420,14 +454,17 @@ func TestPersistentEmitters(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	args := object{"name": "nightly-check", "command": "make check", "every": "1d", "scope": "persistent"}
+	args := object{"name": "nightly-check", "command": "make check", "every": "1d",
+		"scope": "persistent"}
 	for decision, want := range map[string]string{
-		adminapi.DecideDeny: "the person refused", adminapi.DecideOnce: "file=/home/nightly-check.toml",
+		adminapi.DecideDeny: "the person refused",
+		adminapi.DecideOnce: "file=/home/nightly-check.toml",
 	} {
 		go answer(decision)
 		w.want(decision, w.call("tap_start_emitter", args), want)
 	}
-	if len(w.emitters.saved) != 1 || !strings.Contains(w.emitters.saved["nightly-check"], `kind = "source"`) {
+	if len(w.emitters.saved) != 1 || !strings.Contains(w.emitters.saved["nightly-check"],
+		`kind = "source"`) {
 		t.Errorf("the files: got %q, want one of kind source", w.emitters.saved)
 	}
 	w.want("the list", w.call("tap_list_emitters", object{}), "Emitters (0)")
@@ -441,7 +478,8 @@ func TestHostileEmitters(t *testing.T) {
 		t.Fatal(err)
 	}
 	guard := w.run("guard")
-	if _, err := guard.Deny(w.Context(), providers.Match{Tool: "shell", Args: "secret"}, "it is private"); err != nil {
+	if _, err := guard.Deny(w.Context(), providers.Match{Tool: "shell", Args: "secret"},
+		"it is private"); err != nil {
 		t.Fatal(err)
 	}
 	for what, test := range map[string]struct {
@@ -449,30 +487,44 @@ func TestHostileEmitters(t *testing.T) {
 		want string
 	}{
 		"a denied command": {object{"name": "e", "command": "rm -rf x"}, "rm is denied here"},
-		"a command behind": {object{"name": "e", "command": "echo x; rm -rf x"}, "rm is denied here"},
+		"a command behind": {object{"name": "e", "command": "echo x; rm -rf x"},
+			"rm is denied here"},
 		"a rule for the shell": {object{"name": "e", "command": "cat secret"},
 			"the command is denied: provider guard: it is private"},
-		"a path out":          {object{"name": "e", "command": "true", "cwd": "../.."}, "leads out"},
-		"an absolute path":    {object{"name": "e", "command": "true", "cwd": outside}, "leads out"},
-		"a link out":          {object{"name": "e", "command": "true", "cwd": "link"}, "not below"},
-		"no directory":        {object{"name": "e", "command": "true", "cwd": "none"}, "no such directory"},
-		"no name":             {object{"name": "\x1b\u202e//", "command": "true"}, "it has no name"},
-		"the tools' own name": {object{"name": "tap", "prompt": "x", "scope": "persistent"}, "choose another"},
-		"the goals' own name": {object{"name": "goals", "prompt": "x", "scope": "persistent"}, "choose another"},
-		"a long name":         {object{"name": strings.Repeat("a", 64), "command": "true"}, "too long"},
-		"both":                {object{"name": "e", "command": "true", "prompt": "x"}, "exactly one of"},
-		"a pattern":           {object{"name": "e", "command": "true", "notifyPattern": "("}, "notifyPattern"},
-		"a filter":            {object{"name": "e", "command": "true", "eventFilter": "x"}, "must be a list"},
+		"a path out": {object{"name": "e", "command": "true", "cwd": "../.."},
+			"leads out"},
+		"an absolute path": {object{"name": "e", "command": "true", "cwd": outside},
+			"leads out"},
+		"a link out": {object{"name": "e", "command": "true", "cwd": "link"}, "not below"},
+		"no directory": {object{"name": "e", "command": "true", "cwd": "none"},
+			"no such directory"},
+		"no name": {object{"name": "\x1b\u202e//", "command": "true"},
+			"it has no name"},
+		"the tools' own name": {object{"name": "tap", "prompt": "x", "scope": "persistent"},
+			"choose another"},
+		"the goals' own name": {object{"name": "goals", "prompt": "x", "scope": "persistent"},
+			"choose another"},
+		"a long name": {object{"name": strings.Repeat("a", 64), "command": "true"}, "too long"},
+		"both":        {object{"name": "e", "command": "true", "prompt": "x"}, "exactly one of"},
+		"a pattern": {object{"name": "e", "command": "true", "notifyPattern": "("},
+			"notifyPattern"},
+		"a filter": {object{"name": "e", "command": "true", "eventFilter": "x"}, "must be a list"},
 		"an outcome": {object{
-			"name": "e", "command": "true", "eventFilter": []object{{"match": "x", "outcome": "exec"}},
+			"name": "e", "command": "true",
+			"eventFilter": []object{{"match": "x", "outcome": "exec"}},
 		}, "none of drop"},
-		"too often":               {object{"name": "e", "command": "true", "every": "0s"}, "every"},
-		"a command when idle":     {object{"name": "e", "command": "true", "every": "idle"}, "only a prompt"},
-		"a delivery":              {object{"name": "e", "command": "true", "delivery": "x"}, "delivery"},
-		"a scope":                 {object{"name": "e", "command": "true", "scope": "forever"}, "scope"},
-		"an owner":                {object{"name": "e", "command": "true", "managedBy": "root"}, "managedBy"},
-		"NUL in a command":        {object{"name": "e", "command": "true\x00"}, "NUL"},
-		"a prompt without an end": {object{"name": "e", "prompt": strings.Repeat("x", 40<<10)}, "32 KiB"},
+		"too often": {object{"name": "e", "command": "true", "every": "0s"}, "every"},
+		"a command when idle": {object{"name": "e", "command": "true", "every": "idle"},
+			"only a prompt"},
+		"a delivery": {object{"name": "e", "command": "true", "delivery": "x"},
+			"delivery"},
+		"a scope": {object{"name": "e", "command": "true", "scope": "forever"},
+			"scope"},
+		"an owner": {object{"name": "e", "command": "true", "managedBy": "root"},
+			"managedBy"},
+		"NUL in a command": {object{"name": "e", "command": "true\x00"}, "NUL"},
+		"a prompt without an end": {object{"name": "e", "prompt": strings.Repeat("x", 40<<10)},
+			"32 KiB"},
 	} {
 		got := w.call("tap_start_emitter", test.args)
 		if !strings.HasPrefix(got, "error: ") || !strings.Contains(got, test.want) ||
@@ -486,7 +538,8 @@ func TestHostileEmitters(t *testing.T) {
 			"name": fmt.Sprint("many", i), "command": "exec sleep 1000",
 		}), "Started")
 	}
-	w.want("one too many", w.call("tap_start_emitter", object{"name": "e", "command": "true"}), "which is the limit")
+	w.want("one too many", w.call("tap_start_emitter", object{"name": "e", "command": "true"}),
+		"which is the limit")
 	w.call("tap_stop_emitter", object{"name": "many7"})
 	w.want("one in its place", w.call("tap_start_emitter", object{
 		"name": "explodes", "command": "printf 'a%.0s' $(seq 5000); echo; exec sleep 1000",

@@ -21,10 +21,13 @@ type Goals interface {
 
 func (t *toolset) addGoals() {
 	addTool(t, "tap_goal_start", "Start a goal for this session: whenever your turn ends, the "+
-		"gateway looks at the checks, and while one does not hold you get another turn that says what is missing, "+
-		"until the budget is used up. Only what the gateway sees counts, not what you say.", t.startGoal)
+		"gateway looks at the checks, and while one does not hold you get another turn that says "+
+		"what is missing, "+
+		"until the budget is used up. Only what the gateway sees counts, not what you say.",
+		t.startGoal)
 	addTool(t, "tap_goal_list", "List the goals of this session, also those that have ended: "+
-		"their states, who started them, and how much of their turns is used.", t.listGoals, isReadOnly)
+		"their states, who started them, and how much of their turns is used.", t.listGoals,
+		isReadOnly)
 	addTool(t, "tap_goal_show", "Show a goal of this session: what each of its checks showed at "+
 		"the last look, and what was missing after each turn.", t.showGoal, isReadOnly)
 	addTool(t, "tap_goal_stop", "Stop a goal of this session that you have started yourself. A "+
@@ -40,8 +43,8 @@ type startGoalArgs struct {
 }
 
 func (t *toolset) startGoal(_ context.Context, in startGoalArgs) (string, error) {
-	r := adminapi.GoalRequest{Session: t.Session.ID(), Text: in.Goal, Turns: in.Turns, Tokens: in.Tokens,
-		TimeMs: int64(in.Minutes * float64(time.Minute/time.Millisecond))}
+	r := adminapi.GoalRequest{Session: t.Session.ID(), Text: in.Goal, Turns: in.Turns,
+		Tokens: in.Tokens, TimeMs: int64(in.Minutes * float64(time.Minute/time.Millisecond))}
 	if in.Minutes < 0 || in.Minutes > 24*60 {
 		return "", fmt.Errorf("minutes: %v is not from 0 to 240", in.Minutes)
 	}
@@ -61,8 +64,9 @@ func (t *toolset) startGoal(_ context.Context, in startGoalArgs) (string, error)
 
 // goalLine describes a goal in a line.
 func goalLine(g adminapi.Goal) string {
-	line := fmt.Sprintf("- %s state=%s by=%s turns=%d/%d goal=%q", g.ID, g.State, g.By, g.Spent.Turns, g.Budget.Turns,
-		visible.Ends(visible.Line(g.Contract.Text), maxDescription, 1))
+	line := fmt.Sprintf("- %s state=%s by=%s turns=%d/%d goal=%q", g.ID, g.State, g.By,
+		g.Spent.Turns, g.Budget.Turns, visible.Ends(visible.Line(g.Contract.Text), maxDescription,
+			1))
 	if g.Reason != "" {
 		line += fmt.Sprintf(" reason=%q", g.Reason)
 	}
@@ -89,7 +93,8 @@ func (t *toolset) goal(id string) (adminapi.Goal, error) {
 			return g, nil
 		}
 	}
-	return adminapi.Goal{}, providers.NotFound("this session has no goal %q: tap_goal_list lists its goals", id)
+	return adminapi.Goal{},
+		providers.NotFound("this session has no goal %q: tap_goal_list lists its goals", id)
 }
 
 func (t *toolset) showGoal(_ context.Context, in goalArgs) (string, error) {

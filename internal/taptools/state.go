@@ -23,7 +23,8 @@ const gateSlack = 30 * time.Second
 
 func (t *toolset) addState() {
 	addTool(t, "tap_get_session_state", "Show the state of this session: its mode and model, how "+
-		"hard the model reasons, how many tokens of its context are used, how many of its sources run (tasks) or "+
+		"hard the model reasons, how many tokens of its context are used, how many of its "+
+		"sources run (tasks) or "+
 		"will run (schedules), and how many questions wait for the person.", t.state, isReadOnly)
 	addTool(t, "tap_set_session_mode", "Ask the person to change the mode of this session. The "+
 		"person decides; without an answer the mode stays.", t.setMode,
@@ -52,10 +53,13 @@ func (t *toolset) state(ctx context.Context, _ struct{}) (string, error) {
 	if u := t.Session.Usage(); u.ContextLimit > 0 {
 		window = fmt.Sprintf("%d/%d", u.ContextTokens, u.ContextLimit)
 	}
-	fields = append(fields, "reasoning="+oneWord(cmp.Or(t.Session.Effort(), "unknown")), "context="+window)
+	fields = append(fields, "reasoning="+oneWord(cmp.Or(t.Session.Effort(), "unknown")),
+		"context="+window)
 	tasks, schedules := t.countEmitters()
-	fields = append(fields, fmt.Sprintf("providers=%d tools=%d tasks=%d schedules=%d pendingPermissions=%d "+
-		"openCanvases=0 elicitation=available canvases=none", v.Providers, v.Tools, tasks, schedules, pending))
+	fields = append(fields,
+		fmt.Sprintf("providers=%d tools=%d tasks=%d schedules=%d pendingPermissions=%d "+
+			"openCanvases=0 elicitation=available canvases=none", v.Providers, v.Tools, tasks,
+			schedules, pending))
 	return strings.Join(fields, " "), nil
 }
 
@@ -95,7 +99,8 @@ func (t *toolset) setMode(ctx context.Context, in modeArgs) (string, error) {
 	if was == in.Mode {
 		return fmt.Sprintf("The session is in mode %s already.", was), nil
 	}
-	question := fmt.Sprintf("The model asks to change the session's mode from %s to %s", visible.Line(was), in.Mode)
+	question := fmt.Sprintf("The model asks to change the session's mode from %s to %s",
+		visible.Line(was), in.Mode)
 	if err := t.ask(ctx, question, in.Reason, "the person refused to change the mode"); err != nil {
 		return "", err
 	}

@@ -34,17 +34,19 @@ type Options struct {
 	// Emitters runs the emitters that the model starts. If it is nil, the tools for them are
 	// missing.
 	Emitters Emitters
-	// Log keeps the lines that an emitter prints, by the name of its provider, until done is called; required with
-	// Emitters.
+	// Log keeps the lines that an emitter prints, by the name of its provider, until done is
+	// called; required with Emitters.
 	Log func(name string) (line func(from, line string), done func())
 }
 
-// Run gives a session the tools until ctx ends, and then returns nil. It returns an error if the gateway refuses them.
+// Run gives a session the tools until ctx ends, and then returns nil. It returns an error if the
+// gateway refuses them.
 func Run(ctx context.Context, o Options) error {
 	p := providers.New(Name, &o.Provider)
 	ctx, cancel := context.WithCancel(ctx)
 	t := &toolset{
-		Options: o, provider: p, ctx: ctx, descriptions: map[string]string{}, emitters: map[string]*emitter{},
+		Options: o, provider: p, ctx: ctx, descriptions: map[string]string{},
+		emitters:  map[string]*emitter{},
 		injectors: map[string]*injector{},
 	}
 	defer func() {
@@ -82,8 +84,10 @@ type toolset struct {
 	injectors    map[string]*injector // by stream
 }
 
-// addTool adds a tool to those of the session. The model is to read why a call failed, and to go on.
-func addTool[In, Out any](t *toolset, name, description string, call func(context.Context, In) (Out, error),
+// addTool adds a tool to those of the session. The model is to read why a call failed, and to go
+// on.
+func addTool[In, Out any](t *toolset, name, description string,
+	call func(context.Context, In) (Out, error),
 	options ...func(*providers.Tool)) {
 	providers.AddTool(t.provider, name, description, func(ctx context.Context, in In) (Out, error) {
 		out, err := call(ctx, in)
@@ -106,4 +110,6 @@ func forModel(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), coded.Error(), coded.Message))
 }
 
-func isReadOnly(t *providers.Tool) { t.Annotations = &providers.Annotations{ReadOnlyHint: new(true)} }
+func isReadOnly(t *providers.Tool) {
+	t.Annotations = &providers.Annotations{ReadOnlyHint: new(true)}
+}

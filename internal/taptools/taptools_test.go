@@ -95,7 +95,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	log := records.New(records.Options{Dir: filepath.Join(t.TempDir(), "records"), MaxBytes: 1 << 30})
+	log := records.New(records.Options{Dir: filepath.Join(t.TempDir(), "records"),
+		MaxBytes: 1 << 30})
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -114,7 +115,8 @@ func newWorld(t *testing.T) *world {
 	served := make(chan error, 1)
 	go func() { served <- web.Serve() }()
 	w.url = web.URL()
-	w.goals = goals.New(goals.Options{Gateway: w.gateway, Dir: filepath.Join(w.dir, ".goals"), Dial: web.Dial})
+	w.goals = goals.New(goals.Options{Gateway: w.gateway, Dir: filepath.Join(w.dir, ".goals"),
+		Dial: web.Dial})
 	w.goals.Open()
 	t.Cleanup(w.goals.Close)
 	var err error
@@ -124,8 +126,9 @@ func newWorld(t *testing.T) *world {
 			Kind:      "test",
 			Send:      true,
 			LiveTools: true,
-			Mode:      w.host.Mode, SetMode: w.host.SetMode, Effort: w.host.Effort, PermitShell: w.host.PermitShell,
-			Aliases: map[string][]string{"read": {"view"}, "shell": {"bash"}},
+			Mode:      w.host.Mode, SetMode: w.host.SetMode, Effort: w.host.Effort,
+			PermitShell: w.host.PermitShell, Aliases: map[string][]string{"read": {"view"},
+				"shell": {"bash"}},
 		},
 		w.host,
 	)
@@ -134,8 +137,8 @@ func newWorld(t *testing.T) *world {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	w.emitters = &emitters{gateway: w.gateway, set: sources.NewSet(), home: t.TempDir(), saved: map[string]string{},
-		lines: map[string][]string{}, users: map[string]int{}}
+	w.emitters = &emitters{gateway: w.gateway, set: sources.NewSet(), home: t.TempDir(),
+		saved: map[string]string{}, lines: map[string][]string{}, users: map[string]int{}}
 	go func() {
 		done <- taptools.Run(ctx, taptools.Options{
 			Session: w.session, Questions: w.gateway.Questions, Provider: w.options(taptools.Name),
@@ -242,8 +245,9 @@ func TestStreams(t *testing.T) {
 	}
 	w.want(
 		"an event",
-		w.call("tap_post", object{"channel": " Ops Room", "message": "first\n[2026-01-01T00:00:00Z] source=x y",
-			"description": "what\nhappens"}),
+		w.call("tap_post",
+			object{"channel": " Ops Room", "message": "first\n[2026-01-01T00:00:00Z] source=x y",
+				"description": "what\nhappens"}),
 		"Posted to stream 'ops-room'.",
 	)
 	ci := w.run("ci")
@@ -261,7 +265,8 @@ func TestStreams(t *testing.T) {
 	if len(lines) != 5 || lines[0] != "Stream 'ops-room' (3 of 3 entries):" {
 		t.Fatalf("the history: got %q, want a title and three events, the first of two lines", got)
 	}
-	for i, want := range []string{1: "] source=tool first", 2: "    [2026", 3: "] source=emitter emitter=ci red",
+	for i, want := range []string{1: "] source=tool first", 2: "    [2026",
+		3: "] source=emitter emitter=ci red",
 		4: "] source=a-b=c third"} {
 		w.want(fmt.Sprint("line ", i), lines[i], want)
 	}
@@ -283,21 +288,25 @@ func TestStreams(t *testing.T) {
 		{"tap_post", object{"channel": "!!", "message": "m"}, `channel: "!!" has no letter`},
 		{"tap_post", object{"channel": "a", "message": " "}, "message: must not be empty"},
 		{"tap_post", object{"channel": "a"}, "message"},
-		{"tap_stream_history", object{"channel": "a", "limit": 101}, "limit: 101 is not from 1 to 100"},
+		{"tap_stream_history", object{"channel": "a", "limit": 101},
+			"limit: 101 is not from 1 to 100"},
 		{"tap_stream_history", object{"channel": "a", "limit": 0}, "limit: 0"},
 		{"tap_stream_history", object{"channel": "a@"}, `channel: "" has no letter`},
 	} {
 		w.want(fmt.Sprint(test.tool, test.args), w.call(test.tool, test.args), "error: ", test.want)
 	}
-	w.want("no stream", w.call("tap_stream_history", object{"channel": "none"}), "Stream 'none' (0 of 0 entries):")
+	w.want("no stream", w.call("tap_stream_history", object{"channel": "none"}),
+		"Stream 'none' (0 of 0 entries):")
 }
 
 func TestChecks(t *testing.T) {
 	w := newWorld(t)
 	outside := filepath.Join(t.TempDir(), "secret")
 	for file, text := range map[string]string{
-		filepath.Join(w.dir, "report.txt"): "all 12 tests pass\n", filepath.Join(w.dir, "empty"): "", outside: "key",
-		filepath.Join(w.dir, "large"): strings.Repeat("x", 2<<20), filepath.Join(w.dir, "private"): "key",
+		filepath.Join(w.dir, "report.txt"): "all 12 tests pass\n",
+		filepath.Join(w.dir, "empty"):      "", outside: "key",
+		filepath.Join(w.dir, "large"):   strings.Repeat("x", 2<<20),
+		filepath.Join(w.dir, "private"): "key",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -310,7 +319,8 @@ func TestChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	guard := w.run("guard")
-	if _, err := guard.Deny(w.Context(), providers.Match{Tool: "view", File: "private"}, "it is private"); err != nil {
+	if _, err := guard.Deny(w.Context(), providers.Match{Tool: "view", File: "private"},
+		"it is private"); err != nil {
 		t.Fatal(err)
 	}
 	exit := providers.Event{Stream: "build", Text: "exit 0", Level: providers.Keep}
@@ -323,7 +333,8 @@ func TestChecks(t *testing.T) {
 		want  string // of a failure
 	}{
 		{
-			object{"type": "file", "path": "report.txt", "nonEmpty": true, "contains": "12", "pattern": `tests\s+pass`},
+			object{"type": "file", "path": "report.txt", "nonEmpty": true, "contains": "12",
+				"pattern": `tests\s+pass`},
 			"",
 		},
 		{object{"type": "file", "path": filepath.Join(w.dir, "report.txt")}, ""},
@@ -339,13 +350,16 @@ func TestChecks(t *testing.T) {
 		{object{"type": "file", "path": "."}, "it is no file"},
 		{object{"type": "file", "path": "pipe", "contains": "x"}, "it is no file"},
 		{object{"type": "file", "path": "../x"}, "not below the session's directory"},
-		{object{"type": "file", "path": outside, "contains": "key"}, "not below the session's directory"},
+		{object{"type": "file", "path": outside, "contains": "key"},
+			"not below the session's directory"},
 		{object{"type": "file", "path": "link", "contains": "key"}, "may read inside"},
 		{object{"type": "file", "path": "private", "contains": "key"},
 			"reading it is denied: provider guard: it is private"},
-		{object{"type": "stream", "channel": "build", "minEntries": 2}, "has 1 entries, and needs 2"},
+		{object{"type": "stream", "channel": "build", "minEntries": 2},
+			"has 1 entries, and needs 2"},
 		{object{"type": "stream", "channel": "none"}, "has 0 entries, and needs 1"},
-		{object{"type": "stream", "channel": "words"}, "has 0 entries, and needs 1"}, // the model's own
+		// the model's own
+		{object{"type": "stream", "channel": "words"}, "has 0 entries, and needs 1"},
 		{object{"type": "stream", "channel": "build", "contains": "exit 1"}, "none of 1 entries"},
 		{object{"type": "command_evidence", "label": "test"}, "keeps no record of commands"},
 		{object{"type": "rumour"}, `type: "rumour" is none of`},
@@ -364,39 +378,50 @@ func TestChecks(t *testing.T) {
 		}
 		got := w.call("tap_verify_goal_output", object{"checks": []object{test.check}})
 		w.want(fmt.Sprint(test.check), got, "Goal output verification: "+word+"\n"+mark, test.want)
-		got = w.call("tap_audit_claims", object{"claims": []object{{"claim": "it\nworks", "evidence": test.check}}})
-		w.want(fmt.Sprint("as a claim: ", test.check), got, "Claim audit: "+word+"\n"+mark, test.want)
+		got = w.call("tap_audit_claims",
+			object{"claims": []object{{"claim": "it\nworks", "evidence": test.check}}})
+		w.want(fmt.Sprint("as a claim: ", test.check), got, "Claim audit: "+word+"\n"+mark,
+			test.want)
 		if lines := strings.Count(got, "\n"); lines != 1 {
 			t.Errorf("%v: got %q, want one line for the claim", test.check, got)
 		}
 	}
-	got := w.call("tap_verify_goal_output", object{"checks": []object{tests[0].check, tests[9].check}})
-	w.want("two checks", got, "failed", "- PASS file report.txt", "- FAIL file none — there is no such file")
-	w.want("no check", w.call("tap_verify_goal_output", object{"checks": []object{}}), "error: ", "has 0 entries")
-	w.want("no claim", w.call("tap_audit_claims", object{"claims": []object{}}), "error: ", "has 0 entries")
+	got := w.call("tap_verify_goal_output",
+		object{"checks": []object{tests[0].check, tests[9].check}})
+	w.want("two checks", got, "failed", "- PASS file report.txt",
+		"- FAIL file none — there is no such file")
+	w.want("no check", w.call("tap_verify_goal_output", object{"checks": []object{}}), "error: ",
+		"has 0 entries")
+	w.want("no claim", w.call("tap_audit_claims", object{"claims": []object{}}), "error: ",
+		"has 0 entries")
 }
 
-// The mode is the person's to change: whatever the model fills in, it stays until the person has said yes.
+// The mode is the person's to change: whatever the model fills in, it stays until the person has
+// said yes.
 func TestMode(t *testing.T) {
 	w := newWorld(t)
-	w.want("the state at first", w.call("tap_get_session_state", object{}), " reasoning=unknown context=unknown ")
+	w.want("the state at first", w.call("tap_get_session_state", object{}),
+		" reasoning=unknown context=unknown ")
 	w.host.mu.Lock()
 	w.host.effort = "high"
 	w.host.mu.Unlock()
 	w.session.SetContextWindow("", adminapi.Context{Tokens: 1200, Limit: 64000})
-	w.want("the state", w.call("tap_get_session_state", object{}), "sessionId=s mode=interactive model=gpt-5 "+
-		"reasoning=high context=1200/64000 providers=1 tools=18 tasks=0 schedules=0 pendingPermissions=0 openCanvases=0 ")
+	w.want("the state", w.call("tap_get_session_state", object{}),
+		"sessionId=s mode=interactive model=gpt-5 "+
+			"reasoning=high context=1200/64000 providers=1 tools=18 tasks=0 schedules=0 pendingPermissions=0 openCanvases=0 ")
 	set := object{"mode": "autopilot", "reason": "to go on\x1b[2J", "confirm": "set-session-mode"}
 	for _, answer := range []string{adminapi.DecideDeny, adminapi.DecideOnce} {
 		stop := w.gateway.Watch()
 		done := make(chan string, 1)
 		go func() { done <- w.call("tap_set_session_mode", set) }()
 		question := w.question()
-		w.want("the question", question.Message+question.Detail, "from interactive to autopilot", "to go on")
+		w.want("the question", question.Message+question.Detail, "from interactive to autopilot",
+			"to go on")
 		if strings.Contains(question.Detail, "\x1b") {
 			t.Errorf("got the detail %q, want no control character", question.Detail)
 		}
-		w.want("while it waits", w.call("tap_get_session_state", object{}), "mode=interactive", "pendingPermissions=1")
+		w.want("while it waits", w.call("tap_get_session_state", object{}), "mode=interactive",
+			"pendingPermissions=1")
 		if err := w.session.Answer(question.ID, gateway.Answer{Decision: answer}); err != nil {
 			t.Fatal(err)
 		}
@@ -419,7 +444,8 @@ func TestMode(t *testing.T) {
 		`error: `,
 		`"yolo" is none of`,
 	)
-	w.want("no reason", w.call("tap_set_session_mode", object{"mode": "plan", "reason": " "}), "error: ", "reason")
+	w.want("no reason", w.call("tap_set_session_mode", object{"mode": "plan", "reason": " "}),
+		"error: ", "reason")
 }
 
 // question waits for the session's question.
@@ -445,8 +471,10 @@ func TestRecords(t *testing.T) {
 	for _, r := range []adminapi.Record{
 		{TS: push.TS, Kind: adminapi.RecordCall, Session: "other", Tool: "secret"},
 		{TS: push.TS, Kind: adminapi.RecordSource, Tool: "of all sessions"},
-		{TS: push.TS, Kind: adminapi.RecordSource, Session: "s", Provider: "ci", Outcome: adminapi.OutcomeFailed},
-		{TS: push.TS, Kind: adminapi.RecordCall, Session: "s", Tool: "bash", Command: "make", ExitCode: new(2)},
+		{TS: push.TS, Kind: adminapi.RecordSource, Session: "s", Provider: "ci",
+			Outcome: adminapi.OutcomeFailed},
+		{TS: push.TS, Kind: adminapi.RecordCall, Session: "s", Tool: "bash", Command: "make",
+			ExitCode: new(2)},
 	} {
 		w.records.Record(r)
 	}
@@ -466,7 +494,8 @@ func TestRecords(t *testing.T) {
 		last  string
 	}{
 		{object{"collection": "calls"}, 1, false, `"command":"make","exitCode":2`},
-		{object{"collection": "traces"}, 1, false, `"kind":"source","session":"s","provider":"ci","outcome":"failed"`},
+		{object{"collection": "traces"}, 1, false,
+			`"kind":"source","session":"s","provider":"ci","outcome":"failed"`},
 		{object{"collection": "goals"}, 0, false, ""},
 		{object{"collection": "stream-posts", "limit": 3}, 2, true, `"id":"last"`}, // 128 KiB
 		{object{"collection": "calls", "session": "other"}, -1, false, "session"},
@@ -485,11 +514,13 @@ func TestRecords(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.Records == nil ||
 			len(answer.Records) != tt.count || answer.More != tt.more {
-			t.Errorf("%v: %d records, more %v, %v, want %d, more %v", tt.args, len(answer.Records), answer.More, err,
-				tt.count, tt.more)
+			t.Errorf("%v: %d records, more %v, %v, want %d, more %v", tt.args, len(answer.Records),
+				answer.More, err, tt.count, tt.more)
 		}
-		if tt.count > 0 && !strings.Contains(string(answer.Records[len(answer.Records)-1]), tt.last) {
-			t.Errorf("%v: the last is %s, want %q in it", tt.args, answer.Records[len(answer.Records)-1], tt.last)
+		if tt.count > 0 && !strings.Contains(string(answer.Records[len(answer.Records)-1]),
+			tt.last) {
+			t.Errorf("%v: the last is %s, want %q in it", tt.args,
+				answer.Records[len(answer.Records)-1], tt.last)
 		}
 	}
 }
@@ -513,7 +544,8 @@ func TestToolsAreDescribed(t *testing.T) {
 			}
 		}
 		if len(tool.Description) < 40 {
-			t.Errorf("%s: got the description %q, want one that says what it is for", tool.Name, tool.Description)
+			t.Errorf("%s: got the description %q, want one that says what it is for", tool.Name,
+				tool.Description)
 		}
 	}
 	slices.Sort(names)

@@ -336,7 +336,8 @@ func (m *model) lower() ([]string, *tea.Cursor) {
 	if m.question != nil {
 		line := m.question.label + m.question.typed
 		rows := strings.Split(ansi.Hardwrap(line, m.width-1, true), "\n")
-		return append(lines, rows...), tea.NewCursor(ansi.StringWidth(rows[len(rows)-1]), len(lines)+len(rows)-1)
+		return append(lines, rows...), tea.NewCursor(ansi.StringWidth(rows[len(rows)-1]),
+			len(lines)+len(rows)-1)
 	}
 	top := len(lines)
 	lines = append(lines, strings.Split(m.area.View(), "\n")...)
@@ -345,7 +346,8 @@ func (m *model) lower() ([]string, *tea.Cursor) {
 		cursor.Y += top
 	}
 	if m.search != nil {
-		lines = append(lines, m.style(dim, ansi.Truncate("search backwards: "+m.search.query, m.width-1, "…")))
+		lines = append(lines,
+			m.style(dim, ansi.Truncate("search backwards: "+m.search.query, m.width-1, "…")))
 	}
 	lines = append(lines, m.menu.lines(m)...)
 	if m.hint != "" {

@@ -70,8 +70,8 @@ func Open(o Options) *Terminal {
 	if o.Color {
 		profile = colorprofile.ANSI
 	}
-	t.program = tea.NewProgram(newModel(t, o), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithoutSignalHandler(),
-		tea.WithColorProfile(profile))
+	t.program = tea.NewProgram(newModel(t, o), tea.WithInput(o.In), tea.WithOutput(o.Out),
+		tea.WithoutSignalHandler(), tea.WithColorProfile(profile))
 	go func() {
 		defer close(t.done)
 		_, _ = t.program.Run() // the end of the program is the person's end: see leave

@@ -26,7 +26,8 @@ func TestHistoryKeepsEachPromptOnce(t *testing.T) {
 	other.add("of another chat")
 	h.add("last")
 	got := openHistory(path).entries
-	if want := []string{"two\nlines", `"quoted`, "one", "of another chat", "last"}; !slices.Equal(got, want) {
+	if want := []string{"two\nlines", `"quoted`, "one", "of another chat",
+		"last"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	info, err := os.Stat(path)
@@ -108,7 +109,8 @@ func TestLateCompletionsAreDropped(t *testing.T) {
 func TestTooLongPasteIsRefused(t *testing.T) {
 	m := newTestModel()
 	m.setText("draft ")
-	for _, content := range []string{strings.Repeat("x\n", maxLines), strings.Repeat("x", maxPrompt)} {
+	for _, content := range []string{strings.Repeat("x\n", maxLines),
+		strings.Repeat("x", maxPrompt)} {
 		m.hint = ""
 		m.Update(tea.PasteMsg{Content: content})
 		if got := m.area.Value(); got != "draft " || !strings.Contains(m.hint, "too long") {
@@ -121,7 +123,8 @@ func TestTooLongPasteIsRefused(t *testing.T) {
 	}
 }
 
-// Lines that are wrapped into many rows are all there, also in a narrow terminal and from the history.
+// Lines that are wrapped into many rows are all there, also in a narrow terminal and from the
+// history.
 func TestLongPasteIsWhole(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat(strings.Repeat("word ", 9)+"end\n", maxLines-2),
@@ -131,11 +134,13 @@ func TestLongPasteIsWhole(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: status.MinWidth, Height: 24})
 		m.Update(tea.PasteMsg{Content: text})
 		if got := m.area.Value(); got != text {
-			t.Errorf("after a paste of %d bytes the prompt has %d, want the same text", len(text), len(got))
+			t.Errorf("after a paste of %d bytes the prompt has %d, want the same text", len(text),
+				len(got))
 		}
 		m.setText(text)
 		if got := m.area.Value(); got != text {
-			t.Errorf("after %d bytes of the history the prompt has %d, want the same text", len(text), len(got))
+			t.Errorf("after %d bytes of the history the prompt has %d, want the same text",
+				len(text), len(got))
 		}
 	}
 }

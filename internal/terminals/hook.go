@@ -59,7 +59,10 @@ func readInput(event string, data []byte) (in input, err error) {
 		case ok && protocol.Raw(text).IsValid():
 			in.Args = protocol.Raw(text) // some versions of the CLI write the arguments as a text
 		case ok && json.Valid([]byte(text)) && hook.Decides(event):
-			return in, invalid("input.toolArgs: is JSON that can be read in two ways (a name twice, for example)")
+			return in,
+				invalid(
+					"input.toolArgs: is JSON that can be read in two ways (a name " +
+						"twice, for example)")
 		}
 	}
 	if len(in.Args) == 0 || in.Args.Kind() == 'n' {
@@ -89,7 +92,8 @@ func (t *terminal) tool(name string) (known string, isProviders bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own, ok := strings.CutPrefix(name, mcpServer)
-	if ok && slices.ContainsFunc(t.tools, func(tool gateway.Tool) bool { return tool.Name == own }) {
+	if ok &&
+		slices.ContainsFunc(t.tools, func(tool gateway.Tool) bool { return tool.Name == own }) {
 		return own, t.link == nil && t.ways[WayMCP] > 0
 	}
 	return name, false
@@ -97,7 +101,9 @@ func (t *terminal) tool(name string) (known string, isProviders bool) {
 
 // Hook answers a hook of a terminal's CLI. The terminal joins with its first hook. On an error,
 // `tapgw hook` denies the call that the CLI asks about.
-func (r *Registry) Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error) {
+func (r *Registry) Hook(
+	ctx context.Context, h adminapi.TerminalHook,
+) (adminapi.TerminalAnswer, error) {
 	in, err := readInput(h.Event, h.Input)
 	if err != nil {
 		return adminapi.TerminalAnswer{}, err
@@ -109,7 +115,8 @@ func (r *Registry) Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.
 		// This gateway runs the CLI: its sessions ask the gates themselves.
 		return adminapi.TerminalAnswer{Output: hook.Answer{}.Output(h.Event)}, nil
 	}
-	output, err := r.answer(ctx, h.Event, in, h.PID, sha256.Sum256(append([]byte(h.Event+" "), h.Input...)))
+	output, err := r.answer(ctx, h.Event, in, h.PID,
+		sha256.Sum256(append([]byte(h.Event+" "), h.Input...)))
 	return adminapi.TerminalAnswer{Output: output}, err
 }
 
@@ -140,12 +147,15 @@ func (r *Registry) answer(
 
 // enterHook finds the terminal that a hook is about. A tool call of an unknown session comes from a
 // sub-agent, or from a terminal that was there before the gateway.
-func (r *Registry) enterHook(ctx context.Context, event string, in input, pid int) (*terminal, error) {
+func (r *Registry) enterHook(
+	ctx context.Context, event string, in input, pid int,
+) (*terminal, error) {
 	who := Terminal{Session: in.Session, PID: pid, CWD: in.CWD}
 	if err := who.check(); err != nil {
 		return nil, err
 	}
-	if event != hook.EventSessionStart && event != hook.EventUserPrompt && r.find(in.Session) == nil {
+	if event != hook.EventSessionStart && event != hook.EventUserPrompt &&
+		r.find(in.Session) == nil {
 		if id, ok := proc.IDOf(pid); ok {
 			if t := r.latest(id); t != nil {
 				who.Session, who.CWD = t.id, t.cwd
@@ -296,7 +306,9 @@ func (t *terminal) userPrompt(ctx context.Context, in input) string {
 			texts = append(texts, injected(p))
 		}
 	}
-	return quote(strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n\n"))
+	return quote(strings.Join(slices.DeleteFunc(texts, func(s string) bool {
+		return s == ""
+	}), "\n\n"))
 }
 
 // injected is an inject as the model and the person read it.
@@ -361,7 +373,9 @@ func (t *terminal) afterTool(ctx context.Context, in input) string {
 	return quote(t.session.Hook(ctx, e).Context)
 }
 
-func (t *terminal) toolEnds(key callKey, tool string, args protocol.Raw, result string, failed bool) {
+func (t *terminal) toolEnds(
+	key callKey, tool string, args protocol.Raw, result string, failed bool,
+) {
 	t.mu.Lock()
 	i := slices.IndexFunc(t.turn.tools, func(r runningTool) bool { return r.key == key })
 	if i < 0 {
@@ -419,7 +433,8 @@ func (t *terminal) stop(ctx context.Context, in input) (next string) {
 	t.mu.Unlock()
 	source := ""
 	if mayBlock {
-		e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.IsStopAgain}
+		e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason,
+			Again: in.IsStopAgain}
 		if a := t.session.Hook(ctx, e); a.Decision == protocol.DecisionDeny {
 			next, source = a.Reason, gateway.SourceProvider+"hook"
 		}
@@ -479,9 +494,13 @@ const (
 
 // once answers a hook. A repeated hook has the same text, because the text has the time of the
 // event. It gets the same denial, but no texts for the model, which has them already.
-func (h *heard) once(ctx context.Context, event string, sum [sha256.Size]byte, f func() hook.Answer) hook.Answer {
+func (h *heard) once(
+	ctx context.Context, event string, sum [sha256.Size]byte, f func() hook.Answer,
+) hook.Answer {
 	h.mu.Lock()
-	i := slices.IndexFunc(h.list, func(s *said) bool { return s.sum == sum && time.Since(s.begun) < sameEvent })
+	i := slices.IndexFunc(h.list, func(s *said) bool {
+		return s.sum == sum && time.Since(s.begun) < sameEvent
+	})
 	if i >= 0 {
 		before := h.list[i]
 		h.mu.Unlock()

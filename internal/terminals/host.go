@@ -19,7 +19,8 @@ import (
 // abilities. It returns an error when it is asked for them.
 func (t *terminal) info() gateway.HostInfo {
 	return gateway.HostInfo{
-		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true, WhyNotNow: t.whyNotNow,
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
+		WhyNotNow: t.whyNotNow,
 		// These are the names of CLI 1.0.102 and earlier versions.
 		Aliases: map[string][]string{
 			"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
@@ -138,7 +139,8 @@ func (t *terminal) removeWay(way Way) (none bool) {
 func (t *terminal) view() adminapi.Terminal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := adminapi.Terminal{Session: t.id, CWD: t.cwd, PIDs: []int{}, Ways: []string{}, JoinedAt: t.joinedAt}
+	v := adminapi.Terminal{Session: t.id, CWD: t.cwd, PIDs: []int{}, Ways: []string{},
+		JoinedAt: t.joinedAt}
 	for way := range t.ways {
 		v.Ways = append(v.Ways, string(way))
 	}
@@ -155,10 +157,12 @@ func (t *terminal) currentLink() Link {
 // A second link is refused: the model would get each tool twice.
 var (
 	errLinked = &protocol.Error{Code: protocol.CodeInvalidState,
-		Message: "the terminal has a link already, its extension or an attached port, and needs no other"}
+		Message: "the terminal has a link already, its extension or an attached port, and needs " +
+			"no other"}
 	// ErrAttached is the error of [Registry.Join] for a port by which the terminal has its link
 	// already.
-	ErrAttached = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the terminal is attached already"}
+	ErrAttached = &protocol.Error{Code: protocol.CodeInvalidState,
+		Message: "the terminal is attached already"}
 )
 
 // openLink gives the terminal its link, and the link its tools.
@@ -197,7 +201,9 @@ func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
 func (t *terminal) takeMissed() []missedLine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := slices.DeleteFunc(t.missed, func(l missedLine) bool { return time.Since(l.at) > missedFor })
+	lines := slices.DeleteFunc(t.missed, func(l missedLine) bool {
+		return time.Since(l.at) > missedFor
+	})
 	t.missed = nil
 	return lines
 }
@@ -230,8 +236,10 @@ func (t *terminal) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool)
 }
 
 // errNoLink is a terminal's answer, without a link, to requests that need one.
-var errNoLink = errors.New("a terminal that joined by hooks or MCP alone can't do this from outside; " +
-	"give it the extension (tapgw install copilot --extension) or attach to its port (tapctl attach)")
+var errNoLink = errors.New(
+	"a terminal that joined by hooks or MCP alone can't do this from outside; " +
+		"give it the extension (tapgw install copilot --extension) or attach to its port " +
+		"(tapctl attach)")
 
 // Send implements [gateway.Host].
 func (t *terminal) Send(ctx context.Context, p gateway.Prompt) error {
@@ -247,7 +255,8 @@ func (t *terminal) whyNotNow() string {
 	if t.currentLink() != nil {
 		return ""
 	}
-	return "the terminal has joined without a link, so nothing wakes it: it gets this at the end of its turn " +
+	return "the terminal has joined without a link, so nothing wakes it: it gets this at the end " +
+		"of its turn " +
 		"or with its next prompt"
 }
 
@@ -257,7 +266,8 @@ func (t *terminal) Log(level adminapi.LogLevel, message string) {
 	t.mu.Lock()
 	link := t.link
 	if link == nil && len(message) <= maxMissedLine {
-		t.missed = append(t.missed[max(0, len(t.missed)-maxMissed+1):], missedLine{time.Now(), level, message})
+		t.missed = append(t.missed[max(0, len(t.missed)-maxMissed+1):],
+			missedLine{time.Now(), level, message})
 	}
 	t.mu.Unlock()
 	if link != nil {
@@ -291,7 +301,9 @@ type linkCalls struct {
 var _ gateway.HostCalls = (*linkCalls)(nil)
 
 // PreToolUse implements [gateway.HostCalls].
-func (c *linkCalls) PreToolUse(ctx context.Context, tool string, args protocol.Raw) gateway.Decision {
+func (c *linkCalls) PreToolUse(
+	ctx context.Context, tool string, args protocol.Raw,
+) gateway.Decision {
 	if _, isProviders := c.t.tool(tool); isProviders || c.t.hasWay(WayHooks) {
 		return gateway.Decision{}
 	}

@@ -94,14 +94,16 @@ type Registry struct {
 
 	mu        sync.Mutex // guards the fields that follow; above the locks of terminals
 	terminals map[string]*terminal
-	processes map[proc.ID][]string // sessions of a CLI, whose end is waited for; the last used one last
-	stopped   map[string]bool      // sessions that a person has stopped while their terminal goes on
+	// sessions of a CLI, whose end is waited for; the last used one last
+	processes map[proc.ID][]string
+	stopped   map[string]bool // sessions that a person has stopped while their terminal goes on
 }
 
 // New makes a registry without terminals.
 func New(o Options) *Registry {
 	r := &Registry{gateway: o.Gateway, log: o.Log, begun: time.Now(), own: os.Getpid(),
-		terminals: map[string]*terminal{}, processes: map[proc.ID][]string{}, stopped: map[string]bool{}}
+		terminals: map[string]*terminal{}, processes: map[proc.ID][]string{},
+		stopped: map[string]bool{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -121,10 +123,13 @@ func (r *Registry) Close() {
 // Join adds a way to a terminal. The session begins with the first way. open makes the link of the
 // ways extension and port; it is nil for the others. The caller calls leave once, when the way is
 // gone. The session ends with its last way, or with the CLI's process.
-func (r *Registry) Join(ctx context.Context, who Terminal, way Way, open OpenLink) (leave func(), err error) {
+func (r *Registry) Join(
+	ctx context.Context, who Terminal, way Way, open OpenLink,
+) (leave func(), err error) {
 	if r.isStopped(who.Session) {
 		return nil, &protocol.Error{Code: protocol.CodeInvalidState, SessionID: who.Session,
-			Message: "somebody has stopped this session; it comes back when something happens in its terminal"}
+			Message: "somebody has stopped this session; it comes back when something happens in " +
+				"its terminal"}
 	}
 	t, err := r.enter(ctx, who)
 	if err != nil {
@@ -226,7 +231,8 @@ func (r *Registry) List() []adminapi.Terminal {
 
 // errForeign is the error for a session id that another host's session has.
 var errForeign = &protocol.Error{
-	Code: protocol.CodeInvalidSession, Message: "session: another program runs the session of this id",
+	Code:    protocol.CodeInvalidSession,
+	Message: "session: another program runs the session of this id",
 }
 
 // check refuses a terminal whose session can't be a session of the CLI.
@@ -251,7 +257,8 @@ func (who Terminal) check() error {
 // notInSessionID reports whether the CLI's ids of sessions never have a character. The ids stand in
 // paths and URLs.
 func notInSessionID(c rune) bool {
-	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' &&
+		c != '_' && c != '.'
 }
 
 func invalid(format string, args ...any) error {
@@ -302,11 +309,12 @@ func (r *Registry) reserve(who Terminal) (t *terminal, isNew bool, err error) {
 		return t, false, nil
 	}
 	if r.ctx.Err() != nil {
-		return nil, false, &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
+		return nil, false, &protocol.Error{Code: protocol.CodeInvalidState,
+			Message: "the gateway is shutting down"}
 	}
 	if len(r.terminals) >= maxTerminals {
-		return nil, false, protocol.Errorf(protocol.CodeRateLimited, "the gateway has %d terminals already; close some",
-			maxTerminals)
+		return nil, false, protocol.Errorf(protocol.CodeRateLimited,
+			"the gateway has %d terminals already; close some", maxTerminals)
 	}
 	t = newTerminal(r, who)
 	r.terminals[t.id] = t
@@ -329,7 +337,8 @@ func (r *Registry) begin(ctx context.Context, t *terminal) (err error) {
 		t.session = s
 		return nil
 	}
-	if refused, ok := errors.AsType[*protocol.Error](err); !ok || refused.Code != protocol.CodeInvalidSession {
+	if refused, ok := errors.AsType[*protocol.Error](err); !ok ||
+		refused.Code != protocol.CodeInvalidSession {
 		return err
 	}
 	old, ok := r.gateway.Session(t.id)
@@ -363,7 +372,9 @@ func (r *Registry) remove(t *terminal) {
 func (r *Registry) drop(t *terminal) {
 	delete(r.terminals, t.id)
 	for id, sessions := range r.processes {
-		r.processes[id] = slices.DeleteFunc(sessions, func(session string) bool { return session == t.id })
+		r.processes[id] = slices.DeleteFunc(sessions, func(session string) bool {
+			return session == t.id
+		})
 	}
 }
 

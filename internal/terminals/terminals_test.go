@@ -21,7 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
+	// it ends by itself
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
 // rig is a gateway with a registry, and a process that stands for a CLI.
@@ -37,7 +38,8 @@ func newRig(t *testing.T) *rig {
 	x := &rig{t: t, g: gateway.New(gateway.Options{})}
 	x.r = New(Options{Gateway: x.g})
 	x.r.begun = x.r.begun.Add(-time.Hour) // its providers are back
-	x.r.own = 0                           // so that a child of the test is no CLI of the gateway's own
+	// so that a child of the test is no CLI of the gateway's own
+	x.r.own = 0
 	x.cli = x.process()
 	t.Cleanup(func() {
 		x.g.Drain(context.Background())
@@ -64,7 +66,8 @@ func kill(cmd *exec.Cmd) {
 func (x *rig) hook(event, session, members string) string {
 	x.t.Helper()
 	x.n++
-	return x.raw(event, fmt.Sprintf(`{"sessionId":%q,"timestamp":%d,"cwd":"/",%s}`, session, x.n, members))
+	return x.raw(event, fmt.Sprintf(`{"sessionId":%q,"timestamp":%d,"cwd":"/",%s}`, session, x.n,
+		members))
 }
 
 func (x *rig) raw(event, input string) string {
@@ -81,7 +84,8 @@ func (x *rig) raw(event, input string) string {
 }
 
 func (x *rig) call(command string) string {
-	return x.hook(hook.EventPreToolUse, "s1", fmt.Sprintf(`"toolName":"bash","toolArgs":{"command":%q}`, command))
+	return x.hook(hook.EventPreToolUse, "s1",
+		fmt.Sprintf(`"toolName":"bash","toolArgs":{"command":%q}`, command))
 }
 
 func (x *rig) prompt(text string) string {
@@ -96,7 +100,8 @@ func (x *rig) inject(text string) gateway.Receipt {
 	if !ok {
 		x.t.Fatal("there is no session s1, want one")
 	}
-	receipt, err := s.Push(x.t.Context(), "ci", &protocol.Push{Level: protocol.LevelInject, Event: text})
+	receipt, err := s.Push(x.t.Context(), "ci", &protocol.Push{Level: protocol.LevelInject,
+		Event: text})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -141,15 +146,16 @@ func (x *rig) sessions(want ...string) {
 	}
 }
 
-// link joins the terminal of s1 by a link that has the tool greet, until the test ends or the next one comes. It
-// returns the link's way to the session.
+// link joins the terminal of s1 by a link that has the tool greet, until the test ends or the next
+// one comes. It returns the link's way to the session.
 func (x *rig) link(way Way) (calls gateway.HostCalls) {
 	x.t.Helper()
 	if t := x.r.find("s1"); t != nil {
 		t.dropLink()
 	}
 	who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: "/"}
-	_, err := x.r.Join(x.t.Context(), who, way, func(_ context.Context, c gateway.HostCalls) (Link, error) {
+	_, err := x.r.Join(x.t.Context(), who, way, func(_ context.Context, c gateway.HostCalls) (Link,
+		error) {
 		calls = c
 		return logLink{}, nil
 	})
@@ -159,7 +165,8 @@ func (x *rig) link(way Way) (calls gateway.HostCalls) {
 	return calls
 }
 
-// A gate decides about the CLI's own tools, and the person reads who denied. Nobody has to announce the session.
+// A gate decides about the CLI's own tools, and the person reads who denied. Nobody has to announce
+// the session.
 func TestGateDecides(t *testing.T) {
 	x := newRig(t)
 	x.gate()
@@ -179,7 +186,8 @@ func TestGateDecides(t *testing.T) {
 	}
 }
 
-// However many ways tell of a call, its gates are asked once. The next call of the same kind is another one.
+// However many ways tell of a call, its gates are asked once. The next call of the same kind is
+// another one.
 func TestGatesAreAskedOnce(t *testing.T) {
 	x := newRig(t)
 	asked := x.gate()
@@ -243,14 +251,16 @@ func (p *greeter) Flush() {
 	calls := p.calls
 	p.calls = nil
 	for _, id := range calls {
-		p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: id, Data: protocol.Raw(`"hello"`)}))
+		p.conn.Receive(protocol.Append(nil,
+			&protocol.ToolResult{ID: id, Data: protocol.Raw(`"hello"`)}))
 	}
 }
 
 func (*greeter) Close(protocol.CloseCode, string) {}
 
-// The gates are asked once about a call of a provider's tool: when it comes in, over the terminal's link or, where the
-// terminal has none, by MCP. A tool of another MCP server, and one of the CLI's own, is the hooks'.
+// The gates are asked once about a call of a provider's tool: when it comes in, over the terminal's
+// link or, where the terminal has none, by MCP. A tool of another MCP server, and one of the CLI's
+// own, is the hooks'.
 func TestGatesOfProvidersTools(t *testing.T) {
 	x := newRig(t)
 	asked := x.gate()
@@ -260,8 +270,10 @@ func TestGatesOfProvidersTools(t *testing.T) {
 	t.Cleanup(p.conn.Closed)
 	p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: x.g.InstanceToken()}))
 	version := protocol.Version
-	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: "s1",
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{}`)}}}))
+	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version,
+		Session: "s1",
+		Tools: []protocol.Tool{{Name: "greet", Description: "d",
+			Parameters: protocol.Raw(`{}`)}}}))
 	hooks := func(tool string, want int32) {
 		t.Helper()
 		x.stop() // what ran before has ended
@@ -276,7 +288,8 @@ func TestGatesOfProvidersTools(t *testing.T) {
 			t.Errorf("%s: the hooks asked the gate %d times, want %d", tool, n, want)
 		}
 	}
-	err := x.r.find("s1").SetTools(t.Context(), 1, []gateway.Tool{{Name: "greet"}}) // before the gateway does
+	// before the gateway does
+	err := x.r.find("s1").SetTools(t.Context(), 1, []gateway.Tool{{Name: "greet"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,14 +309,19 @@ func TestGatesOfProvidersTools(t *testing.T) {
 		hooks("tapgw-greet", 2)
 		hooks("bash", 2)
 		asked.Store(0)
-		for args, code := range map[string]protocol.Code{`{"n":1}`: "", `{"n":"push"}`: protocol.CodeDenied} {
-			o := link.CallTool(t.Context(), gateway.Call{Name: "greet", Args: protocol.Raw(args), AskGates: true})
+		for args, code := range map[string]protocol.Code{`{"n":1}`: "",
+			`{"n":"push"}`: protocol.CodeDenied} {
+			o := link.CallTool(t.Context(), gateway.Call{Name: "greet", Args: protocol.Raw(args),
+				AskGates: true})
 			if o.ErrorCode != code || (o.Context != "") != (code == "") {
-				t.Errorf("%s: %q %s with context %q, want %q", args, o.ErrorCode, o.Error, o.Context, code)
+				t.Errorf("%s: %q %s with context %q, want %q", args, o.ErrorCode, o.Error,
+					o.Context, code)
 			}
 		}
-		if d := link.PreToolUse(t.Context(), "greet", protocol.Raw(`{"n":"push"}`)); d.Deny || asked.Load() != 2 {
-			t.Errorf("the link's own hook: %+v after %d questions, want none and 2", d, asked.Load())
+		if d := link.PreToolUse(t.Context(), "greet", protocol.Raw(`{"n":"push"}`)); d.Deny ||
+			asked.Load() != 2 {
+			t.Errorf("the link's own hook: %+v after %d questions, want none and 2", d,
+				asked.Load())
 		}
 	}
 }
@@ -321,7 +339,8 @@ func TestSessionsOfOneProcess(t *testing.T) {
 	x.hook(hook.EventSessionEnd, "s2", `"reason":"user_exit"`)
 	x.sessions("s1", "s3")
 	list := x.r.List()
-	if len(list) != 2 || len(list[0].PIDs) != 1 || list[0].PIDs[0] != x.cli.Process.Pid || list[0].Ways[0] != "hooks" {
+	if len(list) != 2 || len(list[0].PIDs) != 1 || list[0].PIDs[0] != x.cli.Process.Pid ||
+		list[0].Ways[0] != "hooks" {
 		t.Errorf("List: %+v, want two terminals of the process", list)
 	}
 	kill(x.cli)
@@ -343,7 +362,8 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 	x.sessions()
 }
 
-// The session in whose terminal a person types is the foreground session, whichever way tells of the prompt.
+// The session in whose terminal a person types is the foreground session, whichever way tells of
+// the prompt.
 func TestForeground(t *testing.T) {
 	x := newRig(t)
 	for _, id := range []string{"s1", "s2"} {
@@ -360,7 +380,8 @@ func TestForeground(t *testing.T) {
 			link("s2").Event(gateway.Event{UserMessage: "hello", Source: gateway.SourceUser})
 		}, "s2"},
 		{"a provider's prompt", func() {
-			link("s1").Event(gateway.Event{UserMessage: "red", Source: gateway.SourceProvider + "ci"})
+			link("s1").Event(gateway.Event{UserMessage: "red",
+				Source: gateway.SourceProvider + "ci"})
 		}, "s2"},
 	} {
 		step.do()
@@ -396,11 +417,13 @@ func TestStoppedSession(t *testing.T) {
 	x.sessions("s1") // its hooks are there
 }
 
-// A terminal that nothing can wake gets injects with its next prompt and at the end of its turn, each once.
+// A terminal that nothing can wake gets injects with its next prompt and at the end of its turn,
+// each once.
 func TestInjects(t *testing.T) {
 	x := newRig(t)
 	x.prompt("hello")
-	if r := x.inject("the build is red"); r.Fate != adminapi.FateQueued || !strings.Contains(r.Reason, "next prompt") {
+	if r := x.inject("the build is red"); r.Fate != adminapi.FateQueued ||
+		!strings.Contains(r.Reason, "next prompt") {
 		t.Errorf("receipt: %+v, want queued, and when it comes", r)
 	}
 	want := `{"decision":"block","reason":"[from provider ci]\nthe build is red"}`
@@ -415,7 +438,8 @@ func TestInjects(t *testing.T) {
 	if got := x.prompt("[from provider ci]\nthe build is red"); got != "{}" {
 		t.Errorf("the prompt that an inject made: %s, want nothing more", got)
 	}
-	if got := x.prompt("what is wrong?"); got != `{"additionalContext":"[from provider ci]\nand again"}` {
+	if got := x.prompt(
+		"what is wrong?"); got != `{"additionalContext":"[from provider ci]\nand again"}` {
 		t.Errorf("the next prompt: %s, want the inject", got)
 	}
 	if got := x.stop(); got != "{}" {
@@ -458,30 +482,40 @@ func TestRefusedHooks(t *testing.T) {
 		pid                int
 		want               string
 	}{
-		{"a path", hook.EventPreToolUse, `{"sessionId":"../../etc","cwd":"/","toolName":"b"}`, 0, "session:"},
-		{"hidden", hook.EventPreToolUse, `{"sessionId":".x","cwd":"/","toolName":"b"}`, 0, "session:"},
-		{"all sessions", hook.EventPreToolUse, `{"sessionId":"all","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"a path", hook.EventPreToolUse, `{"sessionId":"../../etc","cwd":"/","toolName":"b"}`, 0,
+			"session:"},
+		{"hidden", hook.EventPreToolUse, `{"sessionId":".x","cwd":"/","toolName":"b"}`, 0,
+			"session:"},
+		{"all sessions", hook.EventPreToolUse, `{"sessionId":"all","cwd":"/","toolName":"b"}`, 0,
+			"session:"},
 		{"no id", hook.EventPreToolUse, `{"cwd":"/","toolName":"b"}`, 0, "session: is required"},
 		{"long", hook.EventPreToolUse, `{"toolName":"b","sessionId":"` +
 			strings.Repeat("a", 129) + `","cwd":"/"}`, 0, "128 bytes"},
-		{"relative", hook.EventPreToolUse, `{"sessionId":"s","cwd":"x","toolName":"b"}`, 0, "absolute"},
-		{"ended", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, gone.Process.Pid, "no process"},
-		{"no process", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, -1, "pid:"},
+		{"relative", hook.EventPreToolUse, `{"sessionId":"s","cwd":"x","toolName":"b"}`, 0,
+			"absolute"},
+		{"ended", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`,
+			gone.Process.Pid, "no process"},
+		{"no process", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, -1,
+			"pid:"},
 		{"event", "preToolUSE", `{"sessionId":"s","cwd":"/"}`, 0, "event:"},
-		{"twice", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`, 0, "toolName"},
-		{"no tool", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","tool_name":"bash"}`, 0, "toolName: is required"},
+		{"twice", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`,
+			0, "toolName"},
+		{"no tool", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","tool_name":"bash"}`, 0,
+			"toolName: is required"},
 		{"a text with two commands", hook.EventPreToolUse,
 			`{"sessionId":"s","cwd":"/","toolName":"b","toolArgs":"{\"command\":\"ls\",\"command\":\"git push\"}"}`, 0,
 			"toolArgs"},
 		{"wrong type", hook.EventPreToolUse, `{"sessionId":1,"cwd":"/"}`, 0, "sessionId"},
-		{"no UTF-8", hook.EventPreToolUse, "{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
+		{"no UTF-8", hook.EventPreToolUse,
+			"{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pid := tt.pid
 			if pid == 0 {
 				pid = x.cli.Process.Pid
 			}
-			_, err := x.r.Hook(t.Context(), adminapi.TerminalHook{Event: tt.event, PID: pid, Input: []byte(tt.input)})
+			_, err := x.r.Hook(t.Context(), adminapi.TerminalHook{Event: tt.event, PID: pid,
+				Input: []byte(tt.input)})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
@@ -503,13 +537,15 @@ func (l logLink) Has(tool string) bool                           { return tool =
 func (l logLink) Log(_ adminapi.LogLevel, message string)        { l.lines <- message }
 func (l logLink) Close()                                         {}
 
-// A terminal has one link. One that is attached is told apart, because to attach it again changes nothing.
+// A terminal has one link. One that is attached is told apart, because to attach it again changes
+// nothing.
 func TestSecondLink(t *testing.T) {
 	open := func(context.Context, gateway.HostCalls) (Link, error) { return logLink{}, nil }
 	for _, tt := range []struct {
 		first, second Way
 		want          error
-	}{{WayPort, WayPort, ErrAttached}, {WayExtension, WayPort, errLinked}, {WayPort, WayExtension, errLinked}} {
+	}{{WayPort, WayPort, ErrAttached}, {WayExtension, WayPort, errLinked},
+		{WayPort, WayExtension, errLinked}} {
 		x := newRig(t)
 		who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: t.TempDir()}
 		leave, err := x.r.Join(t.Context(), who, tt.first, open)
@@ -526,7 +562,8 @@ func TestSecondLink(t *testing.T) {
 	}
 }
 
-// A session begins before its link does: what comes between is shown, the code of a pairing above all.
+// A session begins before its link does: what comes between is shown, the code of a pairing above
+// all.
 func TestLinesBeforeTheLink(t *testing.T) {
 	x := newRig(t)
 	link := logLink{lines: make(chan string, 100)}
@@ -535,7 +572,8 @@ func TestLinesBeforeTheLink(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no session s1, want one")
 		}
-		_, err := s.Push(t.Context(), provider, &protocol.Push{Level: protocol.LevelSurface, Event: "here"})
+		_, err := s.Push(t.Context(), provider, &protocol.Push{Level: protocol.LevelSurface,
+			Event: "here"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -563,7 +601,8 @@ func TestLinesBeforeTheLink(t *testing.T) {
 	}
 }
 
-// A process can't fill the gateway with sessions, and another host's session keeps its host and its gates.
+// A process can't fill the gateway with sessions, and another host's session keeps its host and its
+// gates.
 func TestBounds(t *testing.T) {
 	x := newRig(t)
 	for i := range maxOfProcess + 5 {
@@ -573,7 +612,8 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d terminals of a process, want %d", n, maxOfProcess)
 	}
 	x.gate()
-	_, err := gateway.LocalStarter{}.Start(t.Context(), x.g, gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
+	_, err := gateway.LocalStarter{}.Start(t.Context(), x.g,
+		gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -587,8 +627,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A call in the middle of a turn that is older than the gateway waits until the gates of before are back. One after a
-// prompt does not.
+// A call in the middle of a turn that is older than the gateway waits until the gates of before are
+// back. One after a prompt does not.
 func TestYoungGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gateway.New(gateway.Options{})

@@ -69,7 +69,8 @@ func Find(query string, limit int, tools []adminapi.Tool) (Found, error) {
 	}
 	found := Found{Tools: []FoundTool{}, Of: len(tools)}
 	for _, i := range rank(query, tools, cmp.Or(limit, foundByDef)) {
-		found.Tools = append(found.Tools, FoundTool{tools[i].Name, tools[i].Provider, tools[i].Description})
+		found.Tools = append(found.Tools, FoundTool{tools[i].Name, tools[i].Provider,
+			tools[i].Description})
 	}
 	return found, nil
 }
@@ -89,10 +90,12 @@ type Details struct {
 func Detail(name string, tools []adminapi.Tool) (Details, error) {
 	i := slices.IndexFunc(tools, func(t adminapi.Tool) bool { return t.Name == name })
 	if i < 0 {
-		return Details{}, fmt.Errorf("tool %q does not exist in this session; find one with search_tools", name)
+		return Details{},
+			fmt.Errorf("tool %q does not exist in this session; find one with search_tools", name)
 	}
 	t := tools[i]
-	return Details{t.Name, t.Title, t.Provider, t.Description, t.Parameters, t.OutputSchema, t.Annotations}, nil
+	return Details{t.Name, t.Title, t.Provider, t.Description, t.Parameters, t.OutputSchema,
+		t.Annotations}, nil
 }
 
 // WrongCall is the answer of call_tool to arguments that name no tool.
@@ -119,7 +122,8 @@ func rank(query string, tools []adminapi.Tool, limit int) []int {
 	in := map[string]int{} // in how many tools a word is
 	for i, t := range tools {
 		documents[i] = map[string]int{}
-		for _, w := range slices.Concat(words(t.Name), words(t.Name), words(t.Name), words(t.Provider),
+		for _, w := range slices.Concat(words(t.Name), words(t.Name), words(t.Name),
+			words(t.Provider),
 			words(t.Description)) {
 			documents[i][w]++
 			lengths[i]++
@@ -170,7 +174,9 @@ func words(text string) []string {
 		b.WriteRune(unicode.ToLower(r))
 		last = r
 	}
-	list := strings.FieldsFunc(b.String(), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	list := strings.FieldsFunc(b.String(), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 	for i, w := range list {
 		if len(w) > 3 && strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") {
 			list[i] = w[:len(w)-1]

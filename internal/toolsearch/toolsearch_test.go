@@ -33,7 +33,8 @@ func TestRank(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	tools := []adminapi.Tool{{Name: "read_file", Provider: "fs", Description: "Read a file"}, {Name: "other"}}
+	tools := []adminapi.Tool{{Name: "read_file", Provider: "fs", Description: "Read a file"},
+		{Name: "other"}}
 	found, err := Find("read", 0, tools)
 	got, _ := json.Marshal(found)
 	want := `{"tools":[{"name":"read_file","provider":"fs","description":"Read a file"}],"of":2}`
@@ -41,7 +42,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 	for _, limit := range []int{-1, maxFound + 1} {
-		if _, err := Find("read", limit, tools); err == nil || !strings.Contains(err.Error(), "limit: ") {
+		if _, err := Find("read", limit, tools); err == nil ||
+			!strings.Contains(err.Error(), "limit: ") {
 			t.Errorf("limit %d: got %v, want an error that names limit", limit, err)
 		}
 	}

@@ -22,7 +22,8 @@ func Line(s string) string { return escapeInvisible(s, "") }
 // languages readable. For text that a person bases a decision on, use [Text] or [Line].
 func Controls(s string) string {
 	return escape(s, func(r rune) bool {
-		return r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r)
+		return r == '\n' || r == '\t' || !unicode.IsControl(r) &&
+			!unicode.Is(unicode.Bidi_Control, r)
 	})
 }
 
@@ -32,7 +33,8 @@ func escapeInvisible(s, keep string) string {
 
 // escape escapes the characters for which keeps is false, and invalid UTF-8.
 func escape(s string, keeps func(rune) bool) string {
-	if isPlain(s, keeps) || utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !keeps(r) }) {
+	if isPlain(s, keeps) || utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !keeps(r) }) {
 		return s
 	}
 	var b strings.Builder

@@ -69,8 +69,8 @@ func FuzzText(f *testing.F) {
 		most, lines = most&0xfff, lines&0xff
 		ends := Ends(text, most, lines)
 		if ends != text && (len(ends) > most+100 || strings.Count(ends, "\n") > lines+3) {
-			t.Errorf("got %d bytes and %d lines, want about %d and %d", len(ends), strings.Count(ends, "\n"), most,
-				lines)
+			t.Errorf("got %d bytes and %d lines, want about %d and %d", len(ends),
+				strings.Count(ends, "\n"), most, lines)
 		}
 	})
 }

@@ -107,8 +107,9 @@ func (t *tree) look() (files map[string]stamp, err error) {
 	})
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return nil, fmt.Errorf("watching files: the system has no watches left: name fewer directories "+
-			"in files, or raise fs.inotify.max_user_watches (%w)", err)
+		return nil,
+			fmt.Errorf("watching files: the system has no watches left: name fewer directories "+
+				"in files, or raise fs.inotify.max_user_watches (%w)", err)
 	case errors.Is(err, syscall.EMFILE):
 		return nil, fmt.Errorf("watching files: the user has too many watchers: "+
 			"raise fs.inotify.max_user_instances (%w)", err)
@@ -137,7 +138,9 @@ func (t *tree) walk(dir string, dirs map[string]bool) (map[string]stamp, error) 
 			return err
 		case err != nil: // the entry is gone, or not for this user
 			return fs.SkipDir
-		case e.IsDir() && !slices.ContainsFunc(t.globs, func(g string) bool { return mayHold(g, rel) }):
+		case e.IsDir() && !slices.ContainsFunc(t.globs, func(g string) bool {
+			return mayHold(g, rel)
+		}):
 			return fs.SkipDir
 		case e.IsDir():
 			dirs[filepath.Join(dir, filepath.FromSlash(rel))] = true
@@ -147,8 +150,9 @@ func (t *tree) walk(dir string, dirs map[string]bool) (map[string]stamp, error) 
 			}
 		}
 		if len(files) > t.limits.files || len(dirs) > t.limits.dirs {
-			return fmt.Errorf("more than %d files match, or more than %d directories are to be watched "+
-				"below %s: name fewer", t.limits.files, t.limits.dirs, t.dir)
+			return fmt.Errorf(
+				"more than %d files match, or more than %d directories are to be watched "+
+					"below %s: name fewer", t.limits.files, t.limits.dirs, t.dir)
 		}
 		return nil
 	})

@@ -170,7 +170,8 @@ func TestTreeLeavesOut(t *testing.T) {
 	}
 }
 
-// A storm of changes is told in a few pieces, and none of it is lost, also when the system loses some.
+// A storm of changes is told in a few pieces, and none of it is lost, also when the system loses
+// some.
 func TestTreeStorm(t *testing.T) {
 	t.Parallel() // it waits
 	w := watchTree(t, t.TempDir(), "**")
@@ -196,7 +197,8 @@ func TestTreeStorm(t *testing.T) {
 	}
 }
 
-// A directory that goes takes its files with it, and those of the directory that takes its place are new.
+// A directory that goes takes its files with it, and those of the directory that takes its place
+// are new.
 func TestTreeComesAndGoes(t *testing.T) {
 	t.Parallel() // it waits
 	dir := t.TempDir()

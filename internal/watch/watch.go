@@ -44,7 +44,9 @@ type Snapshot map[string]Sum
 // link's target; subdirectories are not searched. For a file that is not regular only its kind is
 // reported. Dirs calls changed for one report at a time; changes while it runs are reported after
 // it returns.
-func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
+func Dirs(
+	ctx context.Context, dirs []string, match func(fs.FileInfo) bool, changed func(Snapshot),
+) {
 	w := newWatcher()
 	defer w.close()
 	reportChanges(ctx, w.poke, func() (Snapshot, time.Duration) {
@@ -58,7 +60,9 @@ func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, chan
 
 // Changing is [Dirs] for a list of directories that depends on their content: dirs is called again
 // after each change.
-func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
+func Changing(
+	ctx context.Context, dirs func() []string, match func(fs.FileInfo) bool, changed func(Snapshot),
+) {
 	for ctx.Err() == nil {
 		now := dirs()
 		round, end := context.WithCancel(ctx)
@@ -75,7 +79,8 @@ func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo)
 // reportChanges reports the result of look: at once, and then each time that it differs, after a
 // poke and a quiet time. look also returns the time of the next look that needs no poke.
 func reportChanges(
-	ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot),
+	ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration),
+	changed func(Snapshot),
 ) {
 	last, next := look()
 	changed(last)

@@ -271,8 +271,8 @@ func TestSettling(t *testing.T) {
 		wg.Wait()
 
 		want := []told{
-			{0, 0}, {6, 700 * time.Millisecond}, {29, 5 * time.Second}, {36, 5810 * time.Millisecond},
-			{37, 16200 * time.Millisecond},
+			{0, 0}, {6, 700 * time.Millisecond}, {29, 5 * time.Second},
+			{36, 5810 * time.Millisecond}, {37, 16200 * time.Millisecond},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("told %v, want %v", got, want)

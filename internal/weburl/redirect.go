@@ -7,8 +7,9 @@ import (
 
 const maxRedirects = 5
 
-// StayOnHost returns a CheckRedirect for http.Client that refuses redirects to another host or scheme than a provider
-// file names, because its headers may have secrets. Its errors call the server by the given words.
+// StayOnHost returns a CheckRedirect for http.Client that refuses redirects to another host or
+// scheme than a provider file names, because its headers may have secrets. Its errors call the
+// server by the given words.
 func StayOnHost(server string) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		first := via[0].URL

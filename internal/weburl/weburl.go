@@ -49,7 +49,8 @@ func Parse(s string) (URL, error) {
 		return URL{}, errors.New("it is no URL that a browser reads")
 	}
 	p := URL{
-		Scheme: strings.TrimSuffix(u.Protocol(), ":"), Host: canonical(u.Hostname()), Port: u.Port(),
+		Scheme: strings.TrimSuffix(u.Protocol(), ":"), Host: canonical(u.Hostname()),
+		Port: u.Port(),
 		Path: u.Pathname(),
 		User: u.Username() != "" || u.Password() != "", Href: u.Href(false),
 	}
@@ -171,7 +172,8 @@ func (p Pattern) Allows(u URL) bool {
 	if port == "" && web {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	if !web || u.User || p.scheme != "" && p.scheme != u.Scheme || !p.hasHost(u.Host) || port != u.Port {
+	if !web || u.User || p.scheme != "" && p.scheme != u.Scheme || !p.hasHost(u.Host) ||
+		port != u.Port {
 		return false
 	}
 	if p.path == "" {
@@ -189,7 +191,8 @@ func (p Pattern) Allows(u URL) bool {
 // Denies reports whether a URL may match the pattern: its host, and its scheme, port and
 // path if the pattern has them. A path matches if any way to read it does.
 func (p Pattern) Denies(u URL) bool {
-	if p.scheme != "" && p.scheme != u.Scheme || !p.hasHost(u.Host) || p.port != "" && p.port != u.Port {
+	if p.scheme != "" && p.scheme != u.Scheme || !p.hasHost(u.Host) || p.port != "" &&
+		p.port != u.Port {
 		return false
 	}
 	urlPath := u.Path

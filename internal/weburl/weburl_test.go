@@ -34,10 +34,12 @@ func TestParse(t *testing.T) {
 		"http://[::FFFF:7f00:1]":                "http 127.0.0.1 80 /",
 		"data:x":                                "data   x",
 
-		"": "", "x": "", "://": "", "https://": "", "https://.": "", "https://%zz/": "", "https://a b/": "",
+		"": "", "x": "", "://": "", "https://": "", "https://.": "", "https://%zz/": "",
+		"https://a b/":     "",
 		"http://1.2.3.4.5": "",
-		"http://256.1.1.1": "", "http://[fe80::1%25eth0]/": "", "https://xn--zz/": "", "https://a:99999/": "",
-		"https://a%00b/": "",
+		"http://256.1.1.1": "", "http://[fe80::1%25eth0]/": "", "https://xn--zz/": "",
+		"https://a:99999/": "",
+		"https://a%00b/":   "",
 		"https://" + strings.Repeat("a", maxLength): "",
 	} {
 		u, err := Parse(in)
@@ -98,11 +100,12 @@ func TestPatterns(t *testing.T) {
 			p = Pattern{host: "none"}
 		}
 		if allows, denies := p.Allows(u), p.Denies(u); allows != tt.allows || denies != tt.denies {
-			t.Errorf("%s, %s: allows %v, denies %v, want %v and %v", tt.pattern, tt.url, allows, denies, tt.allows,
-				tt.denies)
+			t.Errorf("%s, %s: allows %v, denies %v, want %v and %v", tt.pattern, tt.url, allows,
+				denies, tt.allows, tt.denies)
 		}
 	}
-	for _, bad := range []string{"", "*", "*.", "ftp://a", "a b", "u@a", "a?x", "a#x", "a.*.b", "a:0", "a:x", "a:99999",
+	for _, bad := range []string{"", "*", "*.", "ftp://a", "a b", "u@a", "a?x", "a#x", "a.*.b",
+		"a:0", "a:x", "a:99999",
 		"a/*", "://a", "%zz", "*.1.2.3.4", `a\b`, "a\nb"} {
 		if p, err := ParsePattern(bad); err == nil {
 			t.Errorf("%q is a pattern: %+v, want an error", bad, p)
@@ -113,7 +116,8 @@ func TestPatterns(t *testing.T) {
 // A parsed URL is canonical, also for the standard library, and parsing takes a bounded
 // time.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"https:evil.example", `https:\\a\b`, "http://0x7f.1/", "http://[::1%25x]",
+	for _, s := range []string{"https:evil.example", `https:\\a\b`, "http://0x7f.1/",
+		"http://[::1%25x]",
 		"https://a/%zz/../%2e", "https://a:b@c:1/?d#e", "data:x", "http://ａ。b",
 		"https://" + strings.Repeat("%25", 100), "a:" + strings.Repeat("\x9c", 1000)} {
 		f.Add(s)
@@ -131,8 +135,8 @@ func FuzzParse(f *testing.F) {
 		if again, err := Parse(u.Href); err != nil || again != u {
 			t.Errorf("%q: %+v, read again %+v, %v, want no error and %+v", s, u, again, err, u)
 		}
-		if std, err := url.Parse(u.Href); err == nil && (u.Scheme == "http" || u.Scheme == "https") &&
-			canonical(std.Hostname()) != u.Host {
+		if std, err := url.Parse(u.Href); err == nil &&
+			(u.Scheme == "http" || u.Scheme == "https") && canonical(std.Hostname()) != u.Host {
 			t.Errorf("%q: host %q, of the standard library %q", s, u.Host, std.Hostname())
 		}
 		if pattern.Allows(u) && !pattern.Denies(u) {

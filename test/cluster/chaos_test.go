@@ -17,8 +17,8 @@ import (
 	"tapgw/providers"
 )
 
-// proxy passes on what it gets, and keeps it while it is cut: as a network that is gone does, without an end of the
-// connections.
+// proxy passes on what it gets, and keeps it while it is cut: as a network that is gone does,
+// without an end of the connections.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -91,7 +91,8 @@ func (p *proxy) set(isCut bool) {
 	p.open.Broadcast()
 }
 
-// callers call the tools of a session all the time: one that the gate allows, and one that it denies.
+// callers call the tools of a session all the time: one that the gate allows, and one that it
+// denies.
 type callers struct {
 	calls, succeeded, opened, unended atomic.Int64
 	slowest                           atomic.Int64 // ns
@@ -135,8 +136,8 @@ func (m *machine) call(session, tool string, args any) (adminapi.CallResult, err
 	return m.gw.Call(ctx, session, tool, adminapi.Call{Args: data})
 }
 
-// TestChaos has three NATS servers and five gateways, takes some of them away, and looks at what calls, gates and lists
-// do meanwhile and after it.
+// TestChaos has three NATS servers and five gateways, takes some of them away, and looks at what
+// calls, gates and lists do meanwhile and after it.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	nodes := natsNodes(t, 3)
@@ -202,8 +203,16 @@ func TestChaos(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"kill -9 of a gateway with tools", func() { machines["b"].kill(); pause(2); machines["b"].boot() }},
-		{"kill -9 of a gateway with a gate", func() { machines["c"].kill(); pause(2); machines["c"].boot() }},
+		{"kill -9 of a gateway with tools", func() {
+			machines["b"].kill()
+			pause(2)
+			machines["b"].boot()
+		}},
+		{"kill -9 of a gateway with a gate", func() {
+			machines["c"].kill()
+			pause(2)
+			machines["c"].boot()
+		}},
 		{"kill -9 of a NATS server", func() { nodes[0].kill(); pause(2); nodes[0].run() }},
 		{"freeze of a gateway with a gate", func() { freeze(&machines["c"].process, 4) }},
 		{"freeze of a gateway with tools", func() { freeze(&machines["b"].process, 4) }},
@@ -213,7 +222,8 @@ func TestChaos(t *testing.T) {
 		event.do()
 		began := time.Now()
 		until(t, "after "+event.name+" the cluster works", works)
-		t.Logf("%s: all works %s after its end", event.name, time.Since(began).Round(100*time.Millisecond))
+		t.Logf("%s: all works %s after its end", event.name,
+			time.Since(began).Round(100*time.Millisecond))
 	}
 	cancel()
 	<-done

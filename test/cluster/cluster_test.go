@@ -17,7 +17,9 @@ import (
 )
 
 func admitting(own string) string {
-	others := slices.DeleteFunc([]string{"a", "b", "c", "d", "e"}, func(n string) bool { return n == own })
+	others := slices.DeleteFunc([]string{"a", "b", "c", "d", "e"}, func(n string) bool {
+		return n == own
+	})
 	for i, n := range others {
 		others[i] = n + ` = "project"`
 	}
@@ -26,13 +28,17 @@ func admitting(own string) string {
 
 func TestTwoMachines(t *testing.T) {
 	urls := []string{natsNodes(t, 1)[0].url}
-	a, b := newMachine(t, "a", urls, admitting("a")), newMachine(t, "b", urls, "control = [\"a\"]\n"+admitting("b"))
+	a, b := newMachine(t, "a", urls, admitting("a")),
+		newMachine(t, "b", urls, "control = [\"a\"]\n"+admitting("b"))
 	until(t, "they see each other", func() bool { return a.sees(b) && b.sees(a) })
-	b.write("providers/filed.toml", "kind = \"command\"\ncommand = [\"sleep\", \"60\"]\nsessions = \"all\"\n", t)
+	b.write("providers/filed.toml",
+		"kind = \"command\"\ncommand = [\"sleep\", \"60\"]\nsessions = \"all\"\n", t)
 	started := make(chan struct{}, 1)
 	b.provide("gpu", func(p *providers.Provider) {
 		type input struct{ Text string }
-		shout := func(_ context.Context, in input) (string, error) { return strings.ToUpper(in.Text), nil }
+		shout := func(_ context.Context, in input) (string, error) {
+			return strings.ToUpper(in.Text), nil
+		}
 		providers.AddTool(p, "shout", "shouts", shout)
 		hang := func(ctx context.Context, _ struct{}) (string, error) {
 			started <- struct{}{}
@@ -46,25 +52,30 @@ func TestTwoMachines(t *testing.T) {
 		out, _ := a.tapctl("tools", "--session", session)
 		return strings.Contains(out, "shout")
 	})
-	if out, code := a.tapctl("tools", "call", "--session", session, "shout", "--args", `{"Text":"hi"}`); code != 0 ||
+	if out, code := a.tapctl("tools", "call", "--session", session, "shout", "--args",
+		`{"Text":"hi"}`); code != 0 ||
 		!strings.Contains(out, "HI") {
 		t.Errorf("the call: exit %d, %s, want HI", code, out)
 	}
 	var rows []adminapi.Session
 	out, code := b.tapctl("sessions", "--all", "--json")
-	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 0 || len(rows) != 1 || rows[0].Gateway != "a" {
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 0 || len(rows) != 1 ||
+		rows[0].Gateway != "a" {
 		t.Errorf("sessions --all at b: exit %d, %v, %s, want the session of a", code, err, out)
 	}
 	out, _ = a.tapctl("providers", "--all", "--json")
-	if !strings.Contains(out, `"gpu"`) || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"gateway":"b"`) {
+	if !strings.Contains(out, `"gpu"`) || !strings.Contains(strings.ReplaceAll(out, " ", ""),
+		`"gateway":"b"`) {
 		t.Errorf("providers --all at a: %s, want gpu of b", out)
 	}
 	check := a.command("tapgw", "cluster", "check", "--config", a.home+"/tapgw.toml")
-	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), "in the name of any gateway") {
+	if out, err := check.CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "in the name of any gateway") {
 		t.Errorf("cluster check: %v\n%s, want a warning that nobody vouches for names", err, out)
 	}
 
-	out, code = a.tapctl("--gateway", "b", "sessions", "start", "--host", "local", "--cwd", "/", "--label", "far")
+	out, code = a.tapctl("--gateway", "b", "sessions", "start", "--host", "local", "--cwd", "/",
+		"--label", "far")
 	if code != 0 {
 		t.Errorf("sessions start at b: exit %d, %s", code, out)
 	}
@@ -83,14 +94,16 @@ func TestTwoMachines(t *testing.T) {
 	for _, m := range []*machine{a, b} {
 		until(t, "the records of "+m.name+" have the remote action", func() bool {
 			out, _ := m.tapctl("records", "--json")
-			return strings.Contains(out, `"kind":"remote"`) && strings.Contains(out, "POST /sessions")
+			return strings.Contains(out, `"kind":"remote"`) &&
+				strings.Contains(out, "POST /sessions")
 		})
 	}
 
 	ended := make(chan string, 1)
 	var took time.Duration
 	go func() {
-		out, code := a.tapctl("tools", "call", "--session", session, "hang", "--args", "{}", "--json")
+		out, code := a.tapctl("tools", "call", "--session", session, "hang", "--args", "{}",
+			"--json")
 		ended <- fmt.Sprint(code, " ", out)
 	}()
 	<-started
@@ -98,8 +111,11 @@ func TestTwoMachines(t *testing.T) {
 	b.kill()
 	result := <-ended
 	took = time.Since(began)
-	if !strings.Contains(result, "DISCONNECTED") || took > 3*time.Second { // 2 s, and tapctl's own time
-		t.Errorf("the call of the gateway that was killed: %s after %s, want DISCONNECTED within 2 s", result, took)
+	// 2 s, and tapctl's own time
+	if !strings.Contains(result, "DISCONNECTED") || took > 3*time.Second {
+		t.Errorf(
+			"the call of the gateway that was killed: %s after %s, want DISCONNECTED within 2 s",
+			result, took)
 	}
 	wasDoubtful := false
 	until(t, "b has left the list", func() bool {
@@ -110,7 +126,8 @@ func TestTwoMachines(t *testing.T) {
 		return len(gateways) == 0
 	})
 	if took := time.Since(began); !wasDoubtful || took > 15*time.Second {
-		t.Errorf("b has left the list after %s, doubtful before: %v, want within 15 s and doubtful", took, wasDoubtful)
+		t.Errorf("b has left the list after %s, doubtful before: %v, want within 15 s and doubtful",
+			took, wasDoubtful)
 	}
 }
 
@@ -120,8 +137,9 @@ func TestEachSessionElsewhere(t *testing.T) {
 	a := newMachine(t, "a", urls, admitting("a"))
 	b := newMachine(t, "b", urls, "max_each = 1\n"+admitting("b"))
 	until(t, "they see each other", func() bool { return a.sees(b) && b.sees(a) })
-	b.write("providers/weather.toml", fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\n"+
-		"sessions = \"each\"\n", filepath.Join(bin, "tapgw")), t)
+	b.write("providers/weather.toml",
+		fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\n"+
+			"sessions = \"each\"\n", filepath.Join(bin, "tapgw")), t)
 	sessions := []string{a.session("one"), a.session("two")}
 	serving := func() (list []string) {
 		for _, id := range sessions {
@@ -136,7 +154,8 @@ func TestEachSessionElsewhere(t *testing.T) {
 	if len(first) != 1 {
 		t.Fatalf("sessions %v have the tool, want one, which is max_each", first)
 	}
-	out, code := a.tapctl("tools", "call", "--session", first[0], "get_weather", "--args", `{"city":"Bonn"}`)
+	out, code := a.tapctl("tools", "call", "--session", first[0], "get_weather", "--args",
+		`{"city":"Bonn"}`)
 	if code != 0 {
 		t.Errorf("the call: exit %d, %s", code, out)
 	}

@@ -21,7 +21,8 @@ import (
 	"tapgw/internal/client"
 )
 
-// remoteSession is a session whose host is a program at /host: it comes back after its gateway does.
+// remoteSession is a session whose host is a program at /host: it comes back after its gateway
+// does.
 type remoteSession struct {
 	m       *machine
 	url, id string // the gateway has the same URL after a restart
@@ -67,9 +68,12 @@ func (r *remoteSession) serve(ctx context.Context) {
 	send := func(format string, args ...any) {
 		_ = ws.Write(ctx, websocket.MessageText, fmt.Appendf(nil, format, args...))
 	}
-	send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"test"},`+
-		`"capabilities":{"send":true,"log":true,"liveTools":true}}}`, strings.TrimSpace(string(token)))
-	send(`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":%q,"label":%q,"cwd":"/"}}`, r.id, r.id)
+	send(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"test"},`+
+			`"capabilities":{"send":true,"log":true,"liveTools":true}}}`,
+		strings.TrimSpace(string(token)))
+	send(
+		`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":%q,"label":%q,"cwd":"/"}}`, r.id, r.id)
 	for {
 		_, data, err := ws.Read(ctx)
 		if err != nil {
@@ -121,8 +125,9 @@ func (r *teller) run(ctx context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		r.hold.Lock()
 		n := r.count() + 1
-		receipt, err := r.m.gw.Broadcast(ctx, adminapi.Broadcast{Provider: "ci", Stream: fmt.Sprint("builds-", n%10),
-			Event: fmt.Sprint(n)})
+		receipt, err := r.m.gw.Broadcast(ctx,
+			adminapi.Broadcast{Provider: "ci", Stream: fmt.Sprint("builds-", n%10),
+				Event: fmt.Sprint(n)})
 		r.mu.Lock()
 		switch {
 		case err == nil && receipt.Fate == adminapi.FateQueued:
@@ -178,8 +183,8 @@ func leader(t *testing.T, nodes []*natsNode, stream string) *natsNode {
 	return nil
 }
 
-// TestLasting has sessions on five machines, and takes machines, NATS servers and the network away while events go to
-// all of them. Each session's streams have each event once, in order.
+// TestLasting has sessions on five machines, and takes machines, NATS servers and the network away
+// while events go to all of them. Each session's streams have each event once, in order.
 func TestLasting(t *testing.T) {
 	t.Parallel() // with TestChaos: most of their time is waiting
 	nodes := natsNodes(t, 3)
@@ -200,11 +205,13 @@ func TestLasting(t *testing.T) {
 	}
 	a := machines["a"]
 	until(t, "they see each other", func() bool {
-		return a.sees(machines["b"]) && a.sees(machines["c"]) && a.sees(machines["d"]) && a.sees(machines["e"])
+		return a.sees(machines["b"]) && a.sees(machines["c"]) && a.sees(machines["d"]) &&
+			a.sees(machines["e"])
 	})
 	for name, s := range sessions {
 		until(t, "session "+s.id+" gets what a keeps", func() bool {
-			data, _ := os.ReadFile(filepath.Join(machines[name].home, "extensions", "tap", "kept-events.json"))
+			data, _ := os.ReadFile(filepath.Join(machines[name].home, "extensions", "tap",
+				"kept-events.json"))
 			return strings.Contains(string(data), s.id)
 		})
 	}
@@ -240,7 +247,9 @@ func TestLasting(t *testing.T) {
 			n.run()
 		}},
 		{"freeze of a gateway", func() { freeze(&machines["c"].process, 4) }},
-		{"freeze of the stream's leader", func() { freeze(&leader(t, nodes, "tapgw_a").process, 8) }},
+		{"freeze of the stream's leader", func() {
+			freeze(&leader(t, nodes, "tapgw_a").process, 8)
+		}},
 		{"a partition of 10 s", func() { network.set(true); pause(10); network.set(false) }},
 		{"kill -9 of the gateway that keeps", func() {
 			tells.hold.Lock()
@@ -262,8 +271,10 @@ func TestLasting(t *testing.T) {
 	<-done
 	out, code := machines["b"].tapctl("query", "--all", "--last", "200", "--json")
 	var kept []adminapi.StreamRow
-	if err := json.Unmarshal([]byte(out), &kept); code != 0 || err != nil || len(kept) != tells.count() {
-		t.Errorf("tapctl query --all: %d events, exit code %d, %v, want %d", len(kept), code, err, tells.count())
+	if err := json.Unmarshal([]byte(out), &kept); code != 0 || err != nil ||
+		len(kept) != tells.count() {
+		t.Errorf("tapctl query --all: %d events, exit code %d, %v, want %d", len(kept), code, err,
+			tells.count())
 	}
 	for name, s := range sessions {
 		doubled, missed := 0, 0
@@ -276,7 +287,8 @@ func TestLasting(t *testing.T) {
 				doubled++
 			}
 		}
-		t.Logf("the person of session %s saw %d events twice, and %d not at all", name, doubled, missed)
+		t.Logf("the person of session %s saw %d events twice, and %d not at all", name, doubled,
+			missed)
 	}
 	t.Logf("%d events, %d of them waited for NATS", tells.count(), tells.queued)
 }

@@ -29,8 +29,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// partVariable makes the test binary a part of a test in a process of its own: its value is the part's name and its
-// options. A part ends when its input does.
+// partVariable makes the test binary a part of a test in a process of its own: its value is the
+// part's name and its options. A part ends when its input does.
 const partVariable = "TAPGW_TEST_PART"
 
 var parts = map[string]func(options string) error{
@@ -165,7 +165,8 @@ func makeCalls(workers, calls int, call func(i int) error) round {
 	began := time.Now()
 	for range workers {
 		work.Go(func() {
-			for i := int(next.Add(1)) - 1; i < calls && fault.Load() == nil; i = int(next.Add(1)) - 1 {
+			for i := int(next.Add(1)) - 1; i < calls &&
+				fault.Load() == nil; i = int(next.Add(1)) - 1 {
 				began := time.Now()
 				if err := call(i); err != nil {
 					text := err.Error()
@@ -202,11 +203,12 @@ type natsOptions struct {
 
 // serveNATS is a NATS server until its input ends.
 func serveNATS(o natsOptions) error {
-	so := &server.Options{ServerName: o.Name, Host: "127.0.0.1", Port: o.Port, JetStream: true, StoreDir: o.Dir,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 256 << 20, NoSigs: true, NoLog: true,
-		PingInterval: 2 * time.Second, MaxPingsOut: 2}
+	so := &server.Options{ServerName: o.Name, Host: "127.0.0.1", Port: o.Port, JetStream: true,
+		StoreDir: o.Dir, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 256 << 20, NoSigs: true,
+		NoLog: true, PingInterval: 2 * time.Second, MaxPingsOut: 2}
 	if len(o.Routes) > 0 {
-		so.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: o.ClusterPort, NoAdvertise: true}
+		so.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: o.ClusterPort,
+			NoAdvertise: true}
 		urls := make([]string, len(o.Routes))
 		for i, port := range o.Routes {
 			urls[i] = fmt.Sprintf("nats://127.0.0.1:%d", port)
@@ -223,11 +225,12 @@ func serveNATS(o natsOptions) error {
 	return nil
 }
 
-// barePart are the options of the parts of the floor: processes that pass on as many bytes as a call has, and know
-// nothing of calls.
+// barePart are the options of the parts of the floor: processes that pass on as many bytes as a
+// call has, and know nothing of calls.
 type barePart struct {
-	URL  string // of NATS
-	Next string // the address of a part to which each request goes on; "" to answer it, or to ask through NATS
+	URL string // of NATS
+	// the address of a part to which each request goes on; "" to answer it, or to ask through NATS
+	Next string
 }
 
 const bareSize = 190
@@ -321,7 +324,8 @@ func runBareCaller(o barePart) error {
 	})
 }
 
-// providerPart are the options of providers that serve all sessions, each with a tool "NAME-NUMBER".
+// providerPart are the options of providers that serve all sessions, each with a tool
+// "NAME-NUMBER".
 type providerPart struct {
 	URL, Token, Name string
 	Count            int
@@ -337,13 +341,15 @@ func answerTo(data []byte) []byte {
 }
 
 func resultOf(id string) []byte {
-	return fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":"session.go:128: the quick brown fox jumps"}`, id)
+	return fmt.Appendf(nil,
+		`{"type":"tool.result","id":%q,"data":"session.go:128: the quick brown fox jumps"}`, id)
 }
 
 func helloOf(name string, i int) string {
 	name = fmt.Sprintf("%s-%d", name, i)
-	return fmt.Sprintf(`{"type":"hello","name":%q,"protocolVersion":2,"session":"all","tools":[{"name":%[1]q,`+
-		`"description":"d","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}]}`, name)
+	return fmt.Sprintf(
+		`{"type":"hello","name":%q,"protocolVersion":2,"session":"all","tools":[{"name":%[1]q,`+
+			`"description":"d","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}]}`, name)
 }
 
 func runProvider(o providerPart) error {
@@ -355,7 +361,9 @@ func runProvider(o providerPart) error {
 			return err
 		}
 		ws.SetReadLimit(-1)
-		send := func(text string) error { return ws.Write(ctx, websocket.MessageText, []byte(text)) }
+		send := func(text string) error {
+			return ws.Write(ctx, websocket.MessageText, []byte(text))
+		}
 		if err := send(fmt.Sprintf(`{"type":"auth","token":%q}`, o.Token)); err != nil {
 			return err
 		}
@@ -380,8 +388,8 @@ func runProvider(o providerPart) error {
 	return waitForEnd("ready")
 }
 
-// gatewayPart are the options of a gateway that has its sessions and providers in its own process, so that NATS and the
-// two gateways are all that runs.
+// gatewayPart are the options of a gateway that has its sessions and providers in its own process,
+// so that NATS and the two gateways are all that runs.
 type gatewayPart struct {
 	URL, Name, Other    string
 	Sessions, Providers int
@@ -393,8 +401,9 @@ func runGateway(o gatewayPart) error {
 	g := gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
 	})
-	joined, err := cluster.Join(cluster.Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Name: o.Name,
-		Share: []string{"*"}, Admit: map[string]gateway.Trust{o.Other: gateway.TrustProject}},
+	joined, err := cluster.Join(cluster.Options{Gateway: g, Log: slog.New(slog.DiscardHandler),
+		Name: o.Name, Share: []string{"*"},
+		Admit: map[string]gateway.Trust{o.Other: gateway.TrustProject}},
 		cluster.Server{URLs: []string{o.URL}})
 	if err != nil {
 		return err
@@ -403,7 +412,8 @@ func runGateway(o gatewayPart) error {
 	ctx := context.Background()
 	sessions := make([]*gateway.Session, o.Sessions)
 	for i := range sessions {
-		s, err := g.Start(ctx, gateway.StartRequest{Host: gateway.HostLocal, CWD: "/", Label: fmt.Sprint("s", i)})
+		s, err := g.Start(ctx, gateway.StartRequest{Host: gateway.HostLocal, CWD: "/",
+			Label: fmt.Sprint("s", i)})
 		if err != nil {
 			return err
 		}

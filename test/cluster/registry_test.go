@@ -13,8 +13,9 @@ import (
 	"tapgw/internal/cluster"
 )
 
-// What the messages of gateways have in bytes, by their formats: a message of a trunk begins with 25, and a record in
-// it with 14; the first byte of a question says which it is, and the first of its answer whether it is one.
+// What the messages of gateways have in bytes, by their formats: a message of a trunk begins with
+// 25, and a record in it with 14; the first byte of a question says which it is, and the first of
+// its answer whether it is one.
 const (
 	question  = 25 + 14 + 1
 	emptyList = 25 + 14 + 1 + len(`{"sessions":[],"providers":[]}`)
@@ -45,16 +46,19 @@ func (t traffic) isNear(predicted traffic, part float64) bool {
 // fleet is a number of gateways, of which each admits some others. None has connections to another.
 type fleet struct {
 	gateways, admitted int
-	beat, ack, row     int // bytes of a key, of the server's answer, and of a session or provider in a list
+	// bytes of a key, of the server's answer, and of a session or provider in a list
+	beat, ack, row int
 }
 
 // beatEvery is the time between two writes of a gateway to the registry.
 const beatEvery = 3 * time.Second
 
-// simulate plays some beats of the fleet. rows says how many sessions and providers a gateway shares at a beat.
+// simulate plays some beats of the fleet. rows says how many sessions and providers a gateway
+// shares at a beat.
 //
-// At each beat a gateway writes its key, is answered, and everybody who watches the registry gets the key. When it
-// shares something else than before, those whom it admits see that by the key, ask, and get the whole list.
+// At each beat a gateway writes its key, is answered, and everybody who watches the registry gets
+// the key. When it shares something else than before, those whom it admits see that by the key,
+// ask, and get the whole list.
 func (f fleet) simulate(beats int, rows func(gateway, beat int) int) (in, out traffic) {
 	for beat := range beats {
 		for g := range f.gateways {
@@ -86,12 +90,13 @@ func sizeOf(v any) int {
 	return len(data)
 }
 
-// TestRegistryTraffic holds the simulation against five real gateways, at rest and while sessions start, and then
-// prints what README.md says of larger fleets.
+// TestRegistryTraffic holds the simulation against five real gateways, at rest and while sessions
+// start, and then prints what README.md says of larger fleets.
 func TestRegistryTraffic(t *testing.T) {
 	const gateways, beats, tolerance = 5, 10, 0.25
-	s, err := server.NewServer(&server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1, JetStream: true,
-		StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, NoSigs: true,
+		NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +122,8 @@ func TestRegistryTraffic(t *testing.T) {
 	start()
 	session := machines[0].cluster().Sessions[0]
 	session.Gateway, session.CWD = "", ""
-	beat := cluster.Beat{Version: "devel", StartedAt: time.Now().UTC().Truncate(time.Millisecond), Lists: 1 << 63}
+	beat := cluster.Beat{Version: "devel", StartedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Lists: 1 << 63}
 	f := fleet{gateways: gateways, admitted: gateways - 1, row: sizeOf(session), beat: sizeOf(beat),
 		ack: len(`{"stream":"KV_tapgw","seq":100}`)}
 	pause(2 * int(beatEvery.Seconds())) // the first sessions are known
@@ -141,10 +147,13 @@ func TestRegistryTraffic(t *testing.T) {
 			}
 			return min(had+(beat+1)/phase.every, started)
 		})
-		in := traffic{float64(after.InMsgs - before.InMsgs), float64(after.InBytes - before.InBytes)}
-		out := traffic{float64(after.OutMsgs - before.OutMsgs), float64(after.OutBytes - before.OutBytes)}
+		in := traffic{float64(after.InMsgs - before.InMsgs),
+			float64(after.InBytes - before.InBytes)}
+		out := traffic{float64(after.OutMsgs - before.OutMsgs),
+			float64(after.OutBytes - before.OutBytes)}
 		in, out = in.per(took), out.per(took)
-		t.Logf("%s, a second: in %s (simulated: %s), out %s (simulated: %s)", phase.name, in, wantIn, out, wantOut)
+		t.Logf("%s, a second: in %s (simulated: %s), out %s (simulated: %s)", phase.name, in,
+			wantIn, out, wantOut)
 		if !in.isNear(wantIn, tolerance) || !out.isNear(wantOut, tolerance) {
 			t.Errorf("%s: in %s, out %s, want %s and %s within %.0f %%",
 				phase.name, in, out, wantIn, wantOut, tolerance*100)
@@ -155,16 +164,21 @@ func TestRegistryTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("the registry has %d bytes (simulated: %d)", js.Memory, f.stored())
-	if stored := (traffic{1, float64(js.Memory)}); !stored.isNear(traffic{1, float64(f.stored())}, tolerance) {
-		t.Errorf("the registry has %d bytes, want %d within %.0f %%", js.Memory, f.stored(), tolerance*100)
+	if stored := (traffic{1, float64(js.Memory)}); !stored.isNear(traffic{1, float64(f.stored())},
+		tolerance) {
+		t.Errorf("the registry has %d bytes, want %d within %.0f %%", js.Memory, f.stored(),
+			tolerance*100)
 	}
-	for _, size := range []struct{ gateways, admitted int }{{100, 99}, {100, 10}, {1000, 999}, {1000, 10}} {
+	for _, size := range []struct{ gateways, admitted int }{{100, 99}, {100, 10}, {1000, 999},
+		{1000, 10}} {
 		f.gateways, f.admitted = size.gateways, size.admitted
 		_, quiet := f.simulate(20, func(int, int) int { return 1100 })
-		_, busy := f.simulate(20, func(g, beat int) int { return 1100 + (beat+g)/20 }) // each changes once a minute
-		t.Logf("%d gateways that admit %d, with 100 sessions and 1,000 providers each: the registry has %d bytes; "+
-			"at rest %s out a second; if each list changes once a minute: %s", size.gateways, size.admitted, f.stored(),
-			quiet, busy)
+		// each changes once a minute
+		_, busy := f.simulate(20, func(g, beat int) int { return 1100 + (beat+g)/20 })
+		t.Logf(
+			"%d gateways that admit %d, with 100 sessions and 1,000 providers each: the registry has %d bytes; "+
+				"at rest %s out a second; if each list changes once a minute: %s", size.gateways,
+			size.admitted, f.stored(), quiet, busy)
 	}
 }
 

@@ -1,7 +1,7 @@
 //go:build e2e && linux
 
-// Package cluster runs gateways of several machines as processes of this one, with the NATS servers between them, and
-// takes some of them away.
+// Package cluster runs gateways of several machines as processes of this one, with the NATS servers
+// between them, and takes some of them away.
 package cluster
 
 import (
@@ -113,7 +113,8 @@ func natsNodes(t testing.TB, n int) []*natsNode {
 	ports := freePorts(t, 2*n)
 	nodes := make([]*natsNode, n)
 	for i := range nodes {
-		o := natsOptions{Name: fmt.Sprint("n", i), Port: ports[i], ClusterPort: ports[n+i], Dir: t.TempDir()}
+		o := natsOptions{Name: fmt.Sprint("n", i), Port: ports[i], ClusterPort: ports[n+i],
+			Dir: t.TempDir()}
 		for j := range n {
 			if j != i {
 				o.Routes = append(o.Routes, ports[n+j])
@@ -133,7 +134,8 @@ func natsNodes(t testing.TB, n int) []*natsNode {
 		t.Cleanup(func() { node.signal(syscall.SIGCONT); node.kill() })
 		nodes[i] = node
 		until(t, "a NATS server listens", func() bool {
-			c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)), time.Second)
+			c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)),
+				time.Second)
 			if err == nil {
 				_ = c.Close()
 			}
@@ -160,7 +162,8 @@ func newMachine(t testing.TB, name string, urls []string, config string) *machin
 		quoted[i] = strconv.Quote(u)
 	}
 	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:%d\"\nmax_connections = 1000\n\n"+
-		"[cluster]\nurls = [%s]\nname = %q\n%s\n", freePorts(t, 1)[0], strings.Join(quoted, ", "), name, config), t)
+		"[cluster]\nurls = [%s]\nname = %q\n%s\n", freePorts(t, 1)[0], strings.Join(quoted, ", "),
+		name, config), t)
 	m.process = process{t: t, start: func() *exec.Cmd {
 		return m.command("tapgw", "serve", "--config", filepath.Join(m.home, "tapgw.toml"))
 	}}
@@ -182,8 +185,9 @@ func (m *machine) write(file, text string, t testing.TB) {
 
 func (m *machine) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(bin, program), args...)
-	cmd.Env = append(os.Environ(), "HOME="+m.home, "COPILOT_HOME="+m.home, "XDG_CONFIG_HOME="+m.home, "TAPGW_CONFIG=",
-		"TAP_GATEWAY_URL=", "TAP_ADMIN_TOKEN=", "TAP_PROVIDER_TOKEN=")
+	cmd.Env = append(os.Environ(), "HOME="+m.home, "COPILOT_HOME="+m.home,
+		"XDG_CONFIG_HOME="+m.home, "TAPGW_CONFIG=", "TAP_GATEWAY_URL=", "TAP_ADMIN_TOKEN=",
+		"TAP_PROVIDER_TOKEN=")
 	return cmd
 }
 
@@ -228,7 +232,8 @@ func (m *machine) tapctl(args ...string) (out string, code int) {
 
 func (m *machine) session(label string) string {
 	m.t.Helper()
-	id, err := m.gw.Start(m.t.Context(), adminapi.StartRequest{Host: "local", CWD: "/", Label: label})
+	id, err := m.gw.Start(m.t.Context(), adminapi.StartRequest{Host: "local", CWD: "/",
+		Label: label})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -65,9 +65,10 @@ func (m *machine) connect(name string) {
 	}()
 }
 
-// TestScale has five gateways with 40 sessions and 100 providers each, and everybody shares everything: each of the 500
-// providers serves all of the 200 sessions. No gateway takes more than 60 MiB at any moment while they connect, and 40
-// at rest. It also looks at how long one that joins takes to see them.
+// TestScale has five gateways with 40 sessions and 100 providers each, and everybody shares
+// everything: each of the 500 providers serves all of the 200 sessions. No gateway takes more than
+// 60 MiB at any moment while they connect, and 40 at rest. It also looks at how long one that joins
+// takes to see them.
 func TestScale(t *testing.T) {
 	const gateways, sessions, connected, maxResident, maxAtRest = 5, 40, 100, 60, 40
 	urls := []string{natsNodes(t, 1)[0].url}

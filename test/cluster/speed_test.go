@@ -20,15 +20,17 @@ func median[T float64 | time.Duration](list []T) T {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// BenchmarkHop calls a tool of the session's gateway and one of another gateway in turn, and measures beside them the
-// floor: bare processes that make the same two ways and know nothing of calls. The host, the providers, the gateways
-// and the NATS server are processes of their own. Each metric is the median of the rounds.
+// BenchmarkHop calls a tool of the session's gateway and one of another gateway in turn, and
+// measures beside them the floor: bare processes that make the same two ways and know nothing of
+// calls. The host, the providers, the gateways and the NATS server are processes of their own. Each
+// metric is the median of the rounds.
 func BenchmarkHop(b *testing.B) {
 	url := natsNodes(b, 1)[0].url
 	mine := newMachine(b, "a", []string{url}, admitting("a"))
 	other := newMachine(b, "b", []string{url}, admitting("b"))
 	until(b, "they see each other", func() bool { return mine.sees(other) && other.sees(mine) })
-	host, err := client.Host(b.Context(), client.Options{URL: mine.url, Token: mine.token(".admin-token")},
+	host, err := client.Host(b.Context(),
+		client.Options{URL: mine.url, Token: mine.token(".admin-token")},
 		client.HostOptions{Name: "bench", Version: "1", Label: "work", CWD: "/"})
 	if err != nil {
 		b.Fatal(err)
@@ -36,14 +38,16 @@ func BenchmarkHop(b *testing.B) {
 	b.Cleanup(func() { host.Close(context.Background(), "done") })
 	const providers = 8
 	startPart(b, "provider", providerPart{mine.url, mine.token(".admin-token"), "here", providers})
-	startPart(b, "provider", providerPart{other.url, other.token(".admin-token"), "there", providers})
+	startPart(b, "provider", providerPart{other.url, other.token(".admin-token"), "there",
+		providers})
 	_, end := startPart(b, "bare end", barePart{})
 	startPart(b, "bare", barePart{URL: url, Next: end})
 	bareHere, _ := startPart(b, "bare caller", barePart{Next: end})
 	bareThere, _ := startPart(b, "bare caller", barePart{URL: url})
 	caller := func(where string) func(i int) error {
 		return func(i int) error {
-			result, err := host.CallTool(b.Context(), fmt.Sprint(where, "-", i), fmt.Sprint(where, "-", i%providers),
+			result, err := host.CallTool(b.Context(), fmt.Sprint(where, "-", i),
+				fmt.Sprint(where, "-", i%providers),
 				[]byte(`{"path":"internal/gateway/session.go"}`))
 			if err == nil && result.ErrorCode != "" {
 				err = fmt.Errorf("%s: %s", result.ErrorCode, result.Error)
@@ -83,8 +87,9 @@ func BenchmarkHop(b *testing.B) {
 	b.ReportMetric(median(ratio), "ratio")
 }
 
-// BenchmarkRate calls tools of several providers of another gateway from several sessions, and beside it the floor, as
-// many bare requests through the same NATS server. Callers and providers are in the processes of their gateways.
+// BenchmarkRate calls tools of several providers of another gateway from several sessions, and
+// beside it the floor, as many bare requests through the same NATS server. Callers and providers
+// are in the processes of their gateways.
 func BenchmarkRate(b *testing.B) {
 	url := natsNodes(b, 1)[0].url
 	const sessions, providers = 8, 16

@@ -18,7 +18,8 @@ func (h *home) asked(session string) adminapi.Question {
 	h.t.Helper()
 	var q adminapi.Question
 	eventually(h.t, patience, func() error {
-		for _, q = range decode[[]adminapi.Question](h.t, h.tapctl("sessions", "answer", "--json")) {
+		for _, q = range decode[[]adminapi.Question](h.t,
+			h.tapctl("sessions", "answer", "--json")) {
 			if q.Session == session {
 				return nil
 			}
@@ -34,7 +35,8 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	m := model(t, scriptmodel.Calls)
-	config := "[copilot]\nanswer_timeout = \"1m\"\n[copilot.permissions]\nshell = \"ask\"\ndeny_commands = [\"rm\"]\n"
+	config :=
+		"[copilot]\nanswer_timeout = \"1m\"\n[copilot.permissions]\nshell = \"ask\"\ndeny_commands = [\"rm\"]\n"
 	if err := os.WriteFile(h.path("tapgw.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +54,11 @@ func TestAnswers(t *testing.T) {
 		go func() { turn <- h.run(tapctl, "sessions", "query", session, prompt) }()
 		q := h.asked(session)
 		h.tapctl(append([]string{"sessions", "answer", session, "--question", q.ID}, answer...)...)
-		if r := h.run(tapctl, "sessions", "answer", session, "once", "--question", q.ID); r.code != 1 ||
+		if r := h.run(tapctl, "sessions", "answer", session, "once", "--question",
+			q.ID); r.code != 1 ||
 			!strings.Contains(r.stderr, "is over") {
-			t.Errorf(`answered twice: exit code %d %s, want code 1 and "is over" in it`, r.code, r.stderr)
+			t.Errorf(`answered twice: exit code %d %s, want code 1 and "is over" in it`, r.code,
+				r.stderr)
 		}
 		r := <-turn
 		if r.code != 0 {
@@ -71,14 +75,18 @@ func TestAnswers(t *testing.T) {
 	if got := h.ask(session, shell("echo two")); !strings.Contains(got, "two\n") {
 		t.Errorf("the same again: %q, want %q in it", got, "two\n")
 	}
-	if got := answered(shell("echo three"), "deny", "--reason", "not on a Sunday"); !strings.Contains(got,
+	if got := answered(shell("echo three"), "deny", "--reason",
+		"not on a Sunday"); !strings.Contains(got,
 		"not on a Sunday") {
 		t.Errorf(`denied: %q, want "not on a Sunday" in it`, got)
 	}
-	if got := h.ask(session, shell("rm -f x")); !strings.Contains(got, "deny_commands in [copilot.permissions]") {
-		t.Errorf(`denied by a pattern: %q, want "deny_commands in [copilot.permissions]" in it`, got)
+	if got := h.ask(session, shell("rm -f x")); !strings.Contains(got,
+		"deny_commands in [copilot.permissions]") {
+		t.Errorf(`denied by a pattern: %q, want "deny_commands in [copilot.permissions]" in it`,
+			got)
 	}
-	if got := answered(`call:ask_user {"question":"Which?","choices":["red","green"]}`, "green"); !strings.Contains(got,
+	if got := answered(`call:ask_user {"question":"Which?","choices":["red","green"]}`,
+		"green"); !strings.Contains(got,
 		"User selected: green") {
 		t.Errorf(`what the model asked: %q, want "User selected: green" in it`, got)
 	}
@@ -91,26 +99,29 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: after the time in the config file an unanswered permission is refused, and the model gets the
-// reason.
+// TestNobodyAnswers: after the time in the config file an unanswered permission is refused, and the
+// model gets the reason.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	m := model(t, scriptmodel.Calls)
 	if err := os.WriteFile(h.path("tapgw.toml"),
-		[]byte("[copilot]\nanswer_timeout = \"1s\"\n[copilot.permissions]\nshell = \"ask\"\n"), 0o600); err != nil {
+		[]byte("[copilot]\nanswer_timeout = \"1s\"\n[copilot.permissions]\nshell = \"ask\"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.serve("--config", h.path("tapgw.toml"))
 	session := h.copilot(m)
-	if got := h.ask(session, `call:bash {"command":"echo ran","description":"try it"}`); !strings.Contains(got,
+	if got := h.ask(session,
+		`call:bash {"command":"echo ran","description":"try it"}`); !strings.Contains(got,
 		"nobody answered in time (answer_timeout in [copilot] of tapgw.toml)") {
 		t.Errorf(
 			"a permission: %q, want %q in it",
 			got, "nobody answered in time (answer_timeout in [copilot] of tapgw.toml)",
 		)
 	}
-	if got := h.ask(session, `call:ask_user {"question":"Which?"}`); !strings.Contains(got, "nobody answered in time") {
+	if got := h.ask(session, `call:ask_user {"question":"Which?"}`); !strings.Contains(got,
+		"nobody answered in time") {
 		t.Errorf(`what the model asked: %q, want "nobody answered in time" in it`, got)
 	}
 	if got := h.tapctl("sessions", "answer", "--json"); got != "[]" {

@@ -70,7 +70,8 @@ func (h *home) browser(flags ...string) *browser {
 		// In this home's environment and network; it is driven through pipes.
 		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) {
 			own := h.command(nil, chromium, cmd.Args[1:]...)
-			cmd.Path, cmd.Args, cmd.Dir, cmd.Env, cmd.Err = own.Path, own.Args, own.Dir, own.Env, own.Err
+			cmd.Path, cmd.Args, cmd.Dir, cmd.Env, cmd.Err = own.Path, own.Args, own.Dir, own.Env,
+				own.Err
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		}))
 	for i := 0; i < len(flags); i += 2 {
@@ -169,11 +170,13 @@ func (b *tab) onEvent(ev any) {
 			b.log = append(b.log, fmt.Sprintf("%s: %s%s", ev.Type, a.Value, a.Description))
 		}
 	case *runtime.EventExceptionThrown:
-		b.log = append(b.log, (&chromedp.ExceptionError{ExceptionDetails: ev.ExceptionDetails}).Error())
+		b.log = append(b.log,
+			(&chromedp.ExceptionError{ExceptionDetails: ev.ExceptionDetails}).Error())
 	case *network.EventWebSocketFrameReceived:
 		m := message{}
 		if err := json.Unmarshal(ev.Response.PayloadData, &m); err != nil {
-			b.log = append(b.log, fmt.Sprintf("a frame that is no message: %q", ev.Response.PayloadData))
+			b.log = append(b.log, fmt.Sprintf("a frame that is no message: %q",
+				ev.Response.PayloadData))
 		}
 		kind, _ := m["type"].(string)
 		b.got[kind] = append(b.got[kind], m)
@@ -264,7 +267,8 @@ func (b *tab) waitPrompt() {
 	select {
 	case d := <-b.dialogs:
 		if d.Type != page.DialogTypePrompt {
-			b.t.Fatalf("the page opened a %s: %s, want %s", d.Type, d.Message, page.DialogTypePrompt)
+			b.t.Fatalf("the page opened a %s: %s, want %s", d.Type, d.Message,
+				page.DialogTypePrompt)
 		}
 	case <-ctx.Done():
 		b.t.Fatalf("the page did not ask for anything within %v, want a question", patience)
@@ -276,8 +280,9 @@ func (b *tab) answer(text string) {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.ctx, patience)
 	defer stop()
-	if _, err := chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true,
-		PromptText: text}); err != nil {
+	if _, err := chromedp.Call(ctx, page.HandleJavaScriptDialog,
+		page.HandleJavaScriptDialogParams{Accept: true,
+			PromptText: text}); err != nil {
 		b.t.Fatalf("answering the page: %v", err)
 	}
 }

@@ -123,7 +123,8 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 	if code := k.waitClosed(); code != 1008 {
 		t.Errorf("another connection's code is closed with %d, want 1008", code)
 	}
-	if (&talk{b, "fourth"}).checkRefused(message{"type": "auth.confirm", "code": fifth}, "AUTH_FAILED"); fifth == "" {
+	if (&talk{b, "fourth"}).checkRefused(message{"type": "auth.confirm", "code": fifth},
+		"AUTH_FAILED"); fifth == "" {
 		t.Error("the fifth pairing had no code, want one")
 	}
 
@@ -156,7 +157,8 @@ func stolenTokens(t *testing.T, s *pageStage) {
 	guess := func(prefix string, times int) {
 		for n := range times {
 			k := b.talk("guess", s.g.url)
-			k.checkRefused(message{"type": "auth", "token": fmt.Sprintf("%s%032x", prefix, n)}, "AUTH_FAILED")
+			k.checkRefused(message{"type": "auth", "token": fmt.Sprintf("%s%032x", prefix, n)},
+				"AUTH_FAILED")
 			k.waitClosed()
 		}
 	}
@@ -182,14 +184,16 @@ func pageRequests(t *testing.T, s *pageStage) {
 	b := s.talker()
 	at := "http" + strings.TrimPrefix(s.g.url, "ws")
 	admin := s.read(".admin-token")
-	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host", "/nowhere", "/healthz",
+	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host",
+		"/nowhere", "/healthz",
 		"/"} {
 		for _, c := range []struct {
 			what    string
 			options message
 		}{
 			{"plain", message{}},
-			{"with the admin token", message{"headers": message{"Authorization": "Bearer " + admin}}},
+			{"with the admin token",
+				message{"headers": message{"Authorization": "Bearer " + admin}}},
 			{"post", message{"method": "POST", "body": "{}"}},
 			{"delete", message{"method": "DELETE"}},
 			{"post that is not read", message{"method": "POST", "body": "{}", "mode": "no-cors",
@@ -198,7 +202,8 @@ func pageRequests(t *testing.T, s *pageStage) {
 			before := len(b.answers())
 			got := eval[reading](b, "read(%s, %s)", at+path, c.options)
 			if got.Status != 0 || got.Text != "" || len(got.Headers) != 0 {
-				t.Errorf("%s, %s: the page learns %+v, want no status, text or header", path, c.what, got)
+				t.Errorf("%s, %s: the page learns %+v, want no status, text or header", path,
+					c.what, got)
 			}
 			for _, status := range b.statuses(before) {
 				if status != 403 {

@@ -60,11 +60,14 @@ func TestBrowserExample(t *testing.T) {
 	h.pairAndBind(other)
 	eval[string](other, `document.title = "The other tab"`)
 	two := eval[string](other, "INSTANCE")
-	if got := h.target(session, "page_title"); !strings.Contains(got, one) || !strings.Contains(got, two) {
+	if got := h.target(session, "page_title"); !strings.Contains(got, one) ||
+		!strings.Contains(got, two) {
 		t.Errorf("target is described by %q, want %q and %q in it", got, one, two)
 	}
-	for instance, want := range map[string]string{one: "The document's example", two: "The other tab"} {
-		if got := h.call(session, "page_title", fmt.Sprintf(`{"target":%q}`, instance)); got != want {
+	for instance, want := range map[string]string{one: "The document's example",
+		two: "The other tab"} {
+		if got := h.call(session, "page_title",
+			fmt.Sprintf(`{"target":%q}`, instance)); got != want {
 			t.Errorf("page_title of %s says %q, want %q", instance, got, want)
 		}
 	}
@@ -84,7 +87,8 @@ func TestBrowserExample(t *testing.T) {
 		}
 		return nil
 	})
-	if offered := eval[string](b, `document.querySelector("button").textContent`); offered != newer {
+	if offered := eval[string](b,
+		`document.querySelector("button").textContent`); offered != newer {
 		t.Errorf("the page offers session %s first, want %s", offered, newer)
 	}
 	eval[any](b, `document.querySelector("button").click()`)
@@ -109,17 +113,21 @@ func (h *home) playsProvider(b *tab, session, title string, drop func()) {
 		h.t.Errorf("the timeline, want the pairing code %s in it:\n%s", paired.Code, log)
 	}
 	before := h.waitBound(1)[0]
-	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" || before.Session != session ||
-		before.Tools != 2 {
-		h.t.Errorf("the page is %+v, want an external browser with 2 tools in session %v", before, session)
+	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" ||
+		before.Session != session || before.Tools != 2 {
+		h.t.Errorf("the page is %+v, want an external browser with 2 tools in session %v", before,
+			session)
 	}
 	h.usesPage(session, title)
 
 	drop()
 	b.next("hello.ack")
 	after := h.waitBound(1)[0]
-	if after.ID != before.ID || after.Instance != before.Instance || !after.ConnectedAt.After(before.ConnectedAt) {
-		h.t.Errorf("the page came back as %+v, was %+v, want the same id and instance, connected later", after, before)
+	if after.ID != before.ID || after.Instance != before.Instance ||
+		!after.ConnectedAt.After(before.ConnectedAt) {
+		h.t.Errorf(
+			"the page came back as %+v, was %+v, want the same id and instance, connected later",
+			after, before)
 	}
 	b.checkNoPrompt()
 	h.usesPage(session, title)
@@ -147,7 +155,8 @@ func (h *home) usesPage(session, title string) {
 	if size := picture.Bounds().Size(); size.X != 200 || size.Y != 150 {
 		h.t.Errorf("the screenshot is of %v, want 200 times 150", size)
 	}
-	if r, g, b, _ := picture.At(100, 75).RGBA(); r>>8 > 8 || g>>8 < 120 || g>>8 > 136 || b>>8 < 120 || b>>8 > 136 {
+	if r, g, b, _ := picture.At(100, 75).RGBA(); r>>8 > 8 || g>>8 < 120 || g>>8 > 136 ||
+		b>>8 < 120 || b>>8 > 136 {
 		h.t.Errorf("the screenshot has the colour %d %d %d, want about 0 128 128", r>>8, g>>8, b>>8)
 	}
 }
@@ -156,7 +165,8 @@ func (h *home) usesPage(session, title string) {
 // tool has none.
 func (h *home) target(session, tool string) string {
 	h.t.Helper()
-	for _, t := range decode[[]adminapi.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
+	for _, t := range decode[[]adminapi.Tool](h.t,
+		h.tapctl("tools", "--session", session, "--json")) {
 		if t.Name == tool {
 			schema := decode[struct {
 				Properties struct{ Target struct{ Description string } }
@@ -264,13 +274,15 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 
 	if got := s.target(s.session, "page_title"); !strings.Contains(got, one+" (First)") ||
 		!strings.Contains(got, two+" (Second)") {
-		t.Errorf("target is described by %q, want %q and %q in it", got, one+" (First)", two+" (Second)")
+		t.Errorf("target is described by %q, want %q and %q in it", got, one+" (First)",
+			two+" (Second)")
 	}
 	title := func(args string) string {
 		t.Helper()
 		return s.call(s.session, "page_title", args)
 	}
-	for _, c := range []struct{ instance, want string }{{one, "First"}, {two, "Second"}, {one, "First"}} {
+	for _, c := range []struct{ instance, want string }{{one, "First"}, {two, "Second"},
+		{one, "First"}} {
 		if got := title(fmt.Sprintf(`{"target":%q}`, c.instance)); got != c.want {
 			t.Errorf("page_title of %s says %q, want %q", c.instance, got, c.want)
 		}
@@ -281,9 +293,11 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	}
 	listed := s.instances()
 	for instance, want := range map[string]string{one: "First", two: "Second"} {
-		if got := listed[instance]; got.Metadata.Title != want || !strings.HasPrefix(got.Metadata.URL, s.pages) ||
+		if got := listed[instance]; got.Metadata.Title != want ||
+			!strings.HasPrefix(got.Metadata.URL, s.pages) ||
 			time.Since(got.LastActiveAt).Abs() > time.Minute {
-			t.Errorf("instance %s is listed as %+v, want %q of %s, seen a minute ago", instance, got, want, s.pages)
+			t.Errorf("instance %s is listed as %+v, want %q of %s, seen a minute ago", instance,
+				got, want, s.pages)
 		}
 	}
 	if len(listed) != 2 {
@@ -300,12 +314,15 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	}
 	r := s.run(tapctl, "tools", "call", "--session", s.session, "--json", "page_title", "--args",
 		fmt.Sprintf(`{"target":%q}`, one))
-	if got := decode[adminapi.CallResult](t, r.stdout); r.code == 0 || got.ErrorCode != "NOT_FOUND" {
-		t.Errorf("page_title of a closed tab ends with %q %q, want %q", got.ErrorCode, got.Error, "NOT_FOUND")
+	if got := decode[adminapi.CallResult](t, r.stdout); r.code == 0 ||
+		got.ErrorCode != "NOT_FOUND" {
+		t.Errorf("page_title of a closed tab ends with %q %q, want %q", got.ErrorCode, got.Error,
+			"NOT_FOUND")
 	}
 	second.shut()
 	s.waitBound(0)
-	if left := decode[[]adminapi.Tool](t, s.tapctl("tools", "--session", s.session, "--json")); len(left) != 0 {
+	if left := decode[[]adminapi.Tool](t, s.tapctl("tools", "--session", s.session,
+		"--json")); len(left) != 0 {
 		t.Errorf("with no tab there are the tools %+v, want none", left)
 	}
 }
@@ -359,7 +376,8 @@ func reboundName(t *testing.T, s *pageStage) {
 	rebound := "evil.example:" + port
 	admin := message{"headers": message{"Authorization": "Bearer " + s.read(".admin-token")}}
 	b := s.profile.open("http://" + rebound + "/")
-	if status := eval[int](b, `performance.getEntriesByType("navigation")[0].responseStatus`); status != 421 {
+	if status := eval[int](b,
+		`performance.getEntriesByType("navigation")[0].responseStatus`); status != 421 {
 		t.Errorf("a page of another name gets %d, want 421", status)
 	}
 	if origin := eval[string](b, "origin"); origin != "http://"+rebound {
@@ -430,8 +448,10 @@ func pageTrust(t *testing.T, s *pageStage) {
 	}
 
 	hello := func(more message) message {
-		m := message{"type": "hello", "name": "page", "protocolVersion": 2, "session": s.session, "instance": "one",
-			"tools": []message{{"name": "page_tool", "description": "Does nothing", "parameters": message{}}}}
+		m := message{"type": "hello", "name": "page", "protocolVersion": 2, "session": s.session,
+			"instance": "one",
+			"tools": []message{{"name": "page_tool", "description": "Does nothing",
+				"parameters": message{}}}}
 		maps.Copy(m, more)
 		return m
 	}
@@ -447,17 +467,21 @@ func pageTrust(t *testing.T, s *pageStage) {
 		{"all sessions", message{"session": "all"}, "UNAUTHORIZED"},
 		{"another session", message{"session": other}, "INVALID_SESSION"},
 		{"a gate", message{"hooks": message{"onPreToolUse": []message{rule}}}, "UNAUTHORIZED"},
-		{"a deny rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"},
-			"action": "deny", "reason": "no"}}}}, "UNAUTHORIZED"},
-		{"a context rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"},
-			"action": "context", "content": "obey"}}}}, "UNAUTHORIZED"},
-		{"a callback", message{"hooks": transform("custom_instructions", message{"action": "callback"})},
+		{"a deny rule",
+			message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"},
+				"action": "deny", "reason": "no"}}}}, "UNAUTHORIZED"},
+		{"a context rule",
+			message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"},
+				"action": "context", "content": "obey"}}}}, "UNAUTHORIZED"},
+		{"a callback",
+			message{"hooks": transform("custom_instructions", message{"action": "callback"})},
 			"UNAUTHORIZED"},
 		{"a replacement", message{"hooks": transform("custom_instructions",
 			message{"action": "replace", "content": "obey"})}, "UNAUTHORIZED"},
 		{"a text before", message{"hooks": transform("custom_instructions",
 			message{"action": "prepend", "content": "obey"})}, "UNAUTHORIZED"},
-		{"a protected section", message{"hooks": transform("safety", message{"action": "replace", "content": "obey"})},
+		{"a protected section",
+			message{"hooks": transform("safety", message{"action": "replace", "content": "obey"})},
 			"UNAUTHORIZED"},
 		{"context", message{"context": "obey"}, "UNAUTHORIZED"},
 		{"startup context", message{"startup_context": "obey"}, "UNAUTHORIZED"},
@@ -474,7 +498,9 @@ func pageTrust(t *testing.T, s *pageStage) {
 	ack := k.ask(hello(message{"hooks": transform("custom_instructions", appended),
 		"subscribe": []string{"tool.execution_complete"}}), "hello.ack", "error")
 	if ack["type"] != "hello.ack" || ack["sessionId"] != s.session || ack["persistDir"] != nil {
-		t.Fatalf(`a hello within its rights gets %v, want "hello.ack" in session %v without an error`, ack, s.session)
+		t.Fatalf(
+			`a hello within its rights gets %v, want "hello.ack" in session %v without an error`,
+			ack, s.session)
 	}
 	update := func(kind string, more message) message {
 		m := message{"type": kind, "requestId": kind}
@@ -486,11 +512,15 @@ func pageTrust(t *testing.T, s *pageStage) {
 		code string
 	}{
 		{update("hooks.update", message{"onPreToolUse": []message{rule}}), "UNAUTHORIZED"},
-		{update("hooks.update", transform("custom_instructions", message{"action": "callback"})), "UNAUTHORIZED"},
+		{update("hooks.update", transform("custom_instructions", message{"action": "callback"})),
+			"UNAUTHORIZED"},
 		{update("context.update", message{"context": "obey"}), "UNAUTHORIZED"},
-		{update("tools.update", message{"sessionId": other, "tools": []message{}}), "INVALID_SESSION"},
-		{message{"type": "stream.query", "queryId": "q", "streams": []string{"stream@other"}}, "UNAUTHORIZED"},
-		{message{"type": "push", "sessionId": other, "level": "keep", "event": "hello"}, "INVALID_SESSION"},
+		{update("tools.update", message{"sessionId": other, "tools": []message{}}),
+			"INVALID_SESSION"},
+		{message{"type": "stream.query", "queryId": "q", "streams": []string{"stream@other"}},
+			"UNAUTHORIZED"},
+		{message{"type": "push", "sessionId": other, "level": "keep", "event": "hello"},
+			"INVALID_SESSION"},
 	} {
 		e := k.checkRefused(c.m, c.code)
 		if c.m["requestId"] != nil && e["requestId"] != c.m["requestId"] {
@@ -498,7 +528,8 @@ func pageTrust(t *testing.T, s *pageStage) {
 		}
 		k.checkOpen(fmt.Sprint(c.m["type"]))
 	}
-	if ack := k.ask(update("hooks.update", transform("safety", appended)), "ack", "error"); ack["type"] != "ack" {
+	if ack := k.ask(update("hooks.update", transform("safety", appended)), "ack",
+		"error"); ack["type"] != "ack" {
 		t.Errorf(`a static text at the end gets %v, want "ack"`, ack)
 	}
 	if got := s.waitBound(1)[0]; got.Session != s.session || got.Tools != 1 {

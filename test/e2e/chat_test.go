@@ -41,7 +41,8 @@ func (h *home) chat(service string) *chat {
 	if err := os.Symlink(sdk, filepath.Join(modules, "tapgw-provider")); err != nil {
 		h.t.Fatal(err)
 	}
-	c.url = h.start("node", filepath.Join(filepath.Dir(c.program), "test", "recorded.mjs"), service).result()
+	c.url = h.start("node", filepath.Join(filepath.Dir(c.program), "test", "recorded.mjs"),
+		service).result()
 	return c
 }
 
@@ -108,8 +109,9 @@ func (c *chat) end(s syscall.Signal) (pid int) {
 	return pid
 }
 
-// TestChat starts the template by its sample, for each service. People prompt a session and answer what it asks, and a
-// stranger does nothing; neither the bot's death nor the gateway's loses or repeats a word.
+// TestChat starts the template by its sample, for each service. People prompt a session and answer
+// what it asks, and a stranger does nothing; neither the bot's death nor the gateway's loses or
+// repeats a word.
 func TestChat(t *testing.T) {
 	t.Parallel()
 	t.Run("telegram", func(t *testing.T) { testChat(t, "telegram", 1, 9) })

@@ -51,7 +51,8 @@ func TestNoCrosstalk(t *testing.T) {
 		asking.Go(func() {
 			for n := range 5 {
 				args := fmt.Sprintf(` {"for":"%s %d"}`, label, n)
-				prompt := "call:whoami" + args + "\ncall:whoami_second" + args + "\ncall:whoami_" + label + args
+				prompt := "call:whoami" + args + "\ncall:whoami_second" + args + "\ncall:whoami_" +
+					label + args
 				r := h.run(tapctl, "sessions", "query", session, prompt)
 				answers := strings.Split(r.stdout, "\n")
 				slices.Sort(answers) // calls that the model makes at once end in any order
@@ -73,8 +74,10 @@ func TestNoCrosstalk(t *testing.T) {
 	}
 	for _, r := range requests {
 		for i, label := range labels {
-			if other := labels[1-i]; r.HasTool("whoami_"+label) && strings.Contains(string(r.Body), other) {
-				t.Errorf("request %d of session %s, want nothing of %s in it:\n%s", r.N, label, other, r.Body)
+			if other := labels[1-i]; r.HasTool("whoami_"+label) &&
+				strings.Contains(string(r.Body), other) {
+				t.Errorf("request %d of session %s, want nothing of %s in it:\n%s", r.N, label,
+					other, r.Body)
 			}
 		}
 	}
@@ -95,7 +98,9 @@ func TestToolsUpdate(t *testing.T) {
 	p.expect("added greet_new <nil>")
 	h.ask(session, "hello")
 	if r := request(t, m, 1); !r.HasTool("greet_new") || !r.HasTool("greet_old") {
-		t.Errorf(`with a tool more the model is offered %q, want tool "greet_new" and tool "greet_old"`, r.ToolNames())
+		t.Errorf(
+			`with a tool more the model is offered %q, want tool "greet_new" and tool "greet_old"`,
+			r.ToolNames())
 	}
 	p.writeLine("remove", "greet_new")
 	p.expect("removed greet_new <nil>")
@@ -115,14 +120,16 @@ func TestToolsUpdate(t *testing.T) {
 	p.expect("removed greet_old <nil>")
 	p.writeLine("finish")
 	turn.expect("finished")
-	if r := request(t, m, 4); !r.HasTool("greet_mid") || r.HasTool("greet_old") || !r.HasTool("wait") {
+	if r := request(t, m, 4); !r.HasTool("greet_mid") || r.HasTool("greet_old") ||
+		!r.HasTool("wait") {
 		t.Errorf(
 			`in mid-turn the model is offered %q, want tool "greet_mid", no tool "greet_old" and tool "wait"`,
 			r.ToolNames(),
 		)
 	}
 	if r := request(t, m, 3); r.HasTool("greet_mid") || !r.HasTool("greet_old") {
-		t.Errorf(`before that it was offered %q, want no tool "greet_mid" and tool "greet_old"`, r.ToolNames())
+		t.Errorf(`before that it was offered %q, want no tool "greet_mid" and tool "greet_old"`,
+			r.ToolNames())
 	}
 }
 
@@ -162,7 +169,8 @@ func TestToolsFollowAtOnce(t *testing.T) {
 					"parameters": message{"type": "object"}}}})
 			c.send(message{"type": "tool.result", "id": id, "data": "changed"})
 		}()
-		if r := ask("call:first"); r.HasTool("first") || !r.HasTool("second") || r.LastResult() != "changed" {
+		if r := ask("call:first"); r.HasTool("first") || !r.HasTool("second") ||
+			r.LastResult() != "changed" {
 			t.Errorf(
 				`round %d: with the result %q the model is offered %q, want "changed" and tool "second" instead of "first"`,
 				n, r.LastResult(), r.ToolNames(),
@@ -175,7 +183,8 @@ func TestToolsFollowAtOnce(t *testing.T) {
 			c.next("tool.call")
 			_ = c.ws.CloseNow()
 		}()
-		if r := ask("call:second"); r.HasTool("second") || !strings.Contains(r.LastResult(), "DISCONNECTED") {
+		if r := ask("call:second"); r.HasTool("second") ||
+			!strings.Contains(r.LastResult(), "DISCONNECTED") {
 			t.Errorf(
 				`round %d: with the result %q the model is offered %q, want no tool "second" and "DISCONNECTED" in it`,
 				n, r.LastResult(), r.ToolNames(),
@@ -273,12 +282,14 @@ func TestPushLevels(t *testing.T) {
 			t.Errorf("%q is in the timeline %d times, want %d", text, got, want)
 		}
 	}
-	kept := decode[[]adminapi.StreamRow](t, h.tapctl("query", "--session", session, "watcher@watcher", "--json"))
+	kept := decode[[]adminapi.StreamRow](t,
+		h.tapctl("query", "--session", session, "watcher@watcher", "--json"))
 	var got []string
 	for _, e := range kept {
 		got = append(got, e.Level+" "+e.Event)
 	}
-	want := "keep the build is grey, surface the build is blue, inject the build is green, inject the build is red"
+	want :=
+		"keep the build is grey, surface the build is blue, inject the build is green, inject the build is red"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("the stream has %q, want %q", got, want)
 	}
@@ -286,7 +297,8 @@ func TestPushLevels(t *testing.T) {
 
 // stored checks how many events the streams of a session hold.
 func stored(h *home, session string, want int) error {
-	if events := decode[[]adminapi.StreamRow](h.t, h.tapctl("query", "--session", session, "--json")); len(
+	if events := decode[[]adminapi.StreamRow](h.t,
+		h.tapctl("query", "--session", session, "--json")); len(
 		events) != want {
 		return fmt.Errorf("%d events are stored, want %d", len(events), want)
 	}

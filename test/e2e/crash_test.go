@@ -93,10 +93,12 @@ func TestGatewayKilled(t *testing.T) {
 	if e := c.next("error"); e["code"] != "AUTH_FAILED" {
 		t.Errorf(`a stale provider token gets %v, want "AUTH_FAILED"`, e)
 	}
-	if code := next.get("/api/v1/status", "Authorization", "Bearer "+staleAdmin); code != http.StatusUnauthorized {
+	if code := next.get("/api/v1/status", "Authorization",
+		"Bearer "+staleAdmin); code != http.StatusUnauthorized {
 		t.Errorf("a stale admin token gets %d, want %v", code, http.StatusUnauthorized)
 	}
-	if code := next.get("/api/v1/status", "Authorization", "Bearer "+h.read(".admin-token")); code != http.StatusOK {
+	if code := next.get("/api/v1/status", "Authorization",
+		"Bearer "+h.read(".admin-token")); code != http.StatusOK {
 		t.Errorf("the admin token gets %d, want %v", code, http.StatusOK)
 	}
 }
@@ -123,6 +125,7 @@ func TestShutdown(t *testing.T) {
 		}
 	}
 	if r := h.run(tapctl, "status"); r.code != 3 || strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("without a gateway tapctl ends with code %d and says %q, want code 3 and one line", r.code, r.stderr)
+		t.Errorf("without a gateway tapctl ends with code %d and says %q, want code 3 and one line",
+			r.code, r.stderr)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	steps := []string{"gateway", "session", "provider", "tool listed", "tool called", "result", "timeline", "push",
-		"tools.update", "provider leaves"}
+	steps := []string{"gateway", "session", "provider", "tool listed", "tool called", "result",
+		"timeline", "push", "tools.update", "provider leaves"}
 	for host, want := range map[string][]string{
 		"copilot": append([]string{"model endpoint"}, steps...),
 		"local":   steps,
@@ -42,7 +42,8 @@ func TestDemo(t *testing.T) {
 		if r.code != 0 || r.stderr != "" {
 			t.Errorf("exit code %d\n%s\n%s, want %q", r.code, r.stdout, r.stderr, "")
 		}
-		for _, text := range []string{"✓ session: a Copilot session runs", "✓ provider leaves: ", "That is all"} {
+		for _, text := range []string{"✓ session: a Copilot session runs", "✓ provider leaves: ",
+			"That is all"} {
 			if !strings.Contains(r.stdout, text) {
 				t.Errorf("the demo's output, want %q in it:\n%s", text, r.stdout)
 			}

@@ -16,8 +16,8 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// TestDiskFullIsSaid: if the runtime can't write a session to disk, a prompt is still answered, and the caller, the
-// status and the log get the error.
+// TestDiskFullIsSaid: if the runtime can't write a session to disk, a prompt is still answered, and
+// the caller, the status and the log get the error.
 func TestDiskFullIsSaid(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -35,7 +35,9 @@ func TestDiskFullIsSaid(t *testing.T) {
 	g := h.serve("--config", config)
 	session := h.copilot(m)
 	limit := func(bytes uint64) { t.Helper(); limitFiles(t, h.runtime(), bytes) }
-	faults := func() []adminapi.Fault { return decode[adminapi.Status](t, h.tapctl("status", "--json")).Faults }
+	faults := func() []adminapi.Fault {
+		return decode[adminapi.Status](t, h.tapctl("status", "--json")).Faults
+	}
 
 	h.ask(session, "zero") // half a line at the beginning of a file can't be mended
 	limit(1)
@@ -73,8 +75,9 @@ func limitFiles(t *testing.T, pid int, bytes uint64) {
 	}
 }
 
-// TestRecordsWithoutRoom: while records can't be written, a session goes on and the status says it; later ones are
-// written behind the line that was cut off. A clock that is behind the records is said, too.
+// TestRecordsWithoutRoom: while records can't be written, a session goes on and the status says it;
+// later ones are written behind the line that was cut off. A clock that is behind the records is
+// said, too.
 func TestRecordsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -82,7 +85,8 @@ func TestRecordsWithoutRoom(t *testing.T) {
 	session := h.local()
 	push := func(text string) {
 		t.Helper()
-		h.tapctl("push", "--session", session, "--provider", "ci", "--stream", "builds", "--level", "keep", text)
+		h.tapctl("push", "--session", session, "--provider", "ci", "--stream", "builds", "--level",
+			"keep", text)
 	}
 	waitFault := func(want string) {
 		t.Helper()
@@ -109,10 +113,12 @@ func TestRecordsWithoutRoom(t *testing.T) {
 	limitFiles(t, g.pid(), uint64(info.Size())+30)
 	push("lost")
 	waitFault("1 record since the start could not be written")
-	expectLines(t, "the streams of a full disk", h.streams(session), "ci builds first", "ci builds lost")
+	expectLines(t, "the streams of a full disk", h.streams(session), "ci builds first",
+		"ci builds lost")
 	limitFiles(t, g.pid(), ^uint64(0))
 	push("third")
-	expectLines(t, "pushes", h.recorded("push", session), "ci builds stored first", "ci builds stored third")
+	expectLines(t, "pushes", h.recorded("push", session), "ci builds stored first",
+		"ci builds stored third")
 
 	g.kill()
 	future := time.Now().Add(48 * time.Hour)

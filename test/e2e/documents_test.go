@@ -46,7 +46,8 @@ func TestDocumentCommands(t *testing.T) {
 		}
 		for _, b := range guideBlocks.FindAllStringSubmatch(string(text), -1) {
 			if language, remark := b[1], b[2]; language == "sh" && remark == "" && !isGuide(doc) {
-				t.Errorf("%s has a block that no test runs, want `list` or `not run: WHY` in its fence:\n%s",
+				t.Errorf(
+					"%s has a block that no test runs, want `list` or `not run: WHY` in its fence:\n%s",
 					doc, b[4])
 			}
 		}
@@ -64,7 +65,9 @@ func TestDocumentCommands(t *testing.T) {
 
 // isGuide reports whether TestGuides runs the blocks of a document.
 func isGuide(doc string) bool {
-	return slices.ContainsFunc(guides, func(g guide) bool { return filepath.Join("docs", g.doc) == doc })
+	return slices.ContainsFunc(guides, func(g guide) bool {
+		return filepath.Join("docs", g.doc) == doc
+	})
 }
 
 var (
@@ -84,7 +87,8 @@ func documentCommands(text string) (commands [][]string) {
 	}
 	text = codeFence.ReplaceAllString(text, "")
 	for line := range strings.Lines(text) {
-		if line, indented := strings.CutPrefix(line, "    "); indented && ourCommand.MatchString(line) {
+		if line, indented := strings.CutPrefix(line, "    "); indented &&
+			ourCommand.MatchString(line) {
 			commands = append(commands, shellCommands(line)...)
 			continue
 		}
@@ -172,7 +176,8 @@ func (h helpTexts) check(words []string) string {
 		case word == "--":
 			return ""
 		case !strings.HasPrefix(flag, "-") || len(flag) < 2:
-		case !regexp.MustCompile(`(?m)^ .*(^|[ ,])` + regexp.QuoteMeta(flag) + `\b`).MatchString(text):
+		case !regexp.MustCompile(`(?m)^ .*(^|[ ,])` + regexp.QuoteMeta(flag) +
+			`\b`).MatchString(text):
 			return fmt.Sprintf("%s has no flag %s", name, flag)
 		}
 	}

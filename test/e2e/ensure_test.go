@@ -56,7 +56,8 @@ func TestEnsure(t *testing.T) {
 	}
 
 	// The next one is another.
-	if url := strings.TrimSpace(h.run(tapgw, "ensure", "--listen", "127.0.0.1:0").stdout); url == "" ||
+	if url := strings.TrimSpace(h.run(tapgw, "ensure", "--listen",
+		"127.0.0.1:0").stdout); url == "" ||
 		h.gatewayInfo().PID == info.PID {
 		t.Errorf("after it left tapgw ensure gives %q, want the URL of a new gateway", url)
 	}

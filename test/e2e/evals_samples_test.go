@@ -12,8 +12,9 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// evalSamples says what a model that does well makes of the cases of the directory evals: its calls, one after the
-// other, at prompts that hold a text. It then says what the last of them returned.
+// evalSamples says what a model that does well makes of the cases of the directory evals: its
+// calls, one after the other, at prompts that hold a text. It then says what the last of them
+// returned.
 var evalSamples = []struct {
 	prompt string
 	calls  []scriptmodel.ToolCall
@@ -22,17 +23,22 @@ var evalSamples = []struct {
 		{Name: "tap_post", Args: `{"channel":"releases","message":"build 7 is green"}`},
 		{Name: "tap_stream_history", Args: `{"channel":"releases"}`},
 	}},
-	{"the deployment failed", []scriptmodel.ToolCall{{Name: "tap_stream_history", Args: `{"channel":"deploys"}`}}},
+	{"the deployment failed",
+		[]scriptmodel.ToolCall{{Name: "tap_stream_history", Args: `{"channel":"deploys"}`}}},
 	{
 		"Audit the claim",
-		[]scriptmodel.ToolCall{{Name: "tap_audit_claims", Args: `{"claims":[{"claim":"no test failed",` +
-			`"evidence":{"type":"file","path":"report.txt","contains":"failed: 0"}}]}`}},
+		[]scriptmodel.ToolCall{{Name: "tap_audit_claims",
+			Args: `{"claims":[{"claim":"no test failed",` +
+				`"evidence":{"type":"file","path":"report.txt","contains":"failed: 0"}}]}`}},
 	},
-	{"Make it a goal", []scriptmodel.ToolCall{{Name: "tap_goal_start", Args: `{"goal":"publish 1.4","turns":3,` +
-		`"checks":[{"type":"command_evidence","tool":"publish","success":true}]}`}}},
+	{"Make it a goal",
+		[]scriptmodel.ToolCall{{Name: "tap_goal_start", Args: `{"goal":"publish 1.4","turns":3,` +
+			`"checks":[{"type":"command_evidence","tool":"publish","success":true}]}`}}},
 	{"The goal is not met", []scriptmodel.ToolCall{{Name: "publish", Args: `{"version":"1.4"}`}}},
-	{"Make a loop", []scriptmodel.ToolCall{{Name: "tap_start_emitter", Args: `{"name":"left","prompt":"How many ` +
-		`items are left?","every":"idle","maxRuns":2}`}}},
+	{"Make a loop",
+		[]scriptmodel.ToolCall{{Name: "tap_start_emitter",
+			Args: `{"name":"left","prompt":"How many ` +
+				`items are left?","every":"idle","maxRuns":2}`}}},
 	{"In which mode", []scriptmodel.ToolCall{{Name: "tap_get_session_state"}}},
 }
 
@@ -64,7 +70,8 @@ func sampleModel(isLazy bool) scriptmodel.ReplyFunc {
 	}
 }
 
-// The cases of the repository pass with a model that does what they want, and fail with one that only says so.
+// The cases of the repository pass with a model that does what they want, and fail with one that
+// only says so.
 func TestEvalSamples(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(repo, "evals")
@@ -83,7 +90,8 @@ func TestEvalSamples(t *testing.T) {
 			r := runEvals[evals.Report](h, m, code, "run", dir, "--concurrency", "4")
 			for _, c := range r.Cases {
 				if c.State != want {
-					t.Errorf("case %s: got %s (%s), want %s", c.ID, c.State, c.Results[0].Why(), want)
+					t.Errorf("case %s: got %s (%s), want %s", c.ID, c.State, c.Results[0].Why(),
+						want)
 				}
 			}
 			h.noSessions()

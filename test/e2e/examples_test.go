@@ -37,20 +37,20 @@ const (
 )
 
 var examples = []example{
-	{doc: coreProfile, language: "js", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`,
-		want:   "Hello, Ada!",
+	{doc: coreProfile, language: "js", name: "example-provider", tool: "greet",
+		args: `{"name":"Ada"}`, want: "Hello, Ada!",
 		polite: true, afterwards: comesBack},
-	{doc: coreProfile, language: "python", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`,
-		want:   "Hello, Ada!",
+	{doc: coreProfile, language: "python", name: "example-provider", tool: "greet",
+		args: `{"name":"Ada"}`, want: "Hello, Ada!",
 		polite: true, afterwards: endsAndOutlivesACrash,
 		right: `"protocolVersion": 2`, spoilt: `"protocolVersion": 1`, rule: "hello.version"},
-	{doc: v2, language: "js", name: "my-provider", tool: "greet", args: `{"name":"Ada"}`, want: "Hello, Ada!",
-		waits: true, afterwards: endsWithTheGateway,
+	{doc: v2, language: "js", name: "my-provider", tool: "greet", args: `{"name":"Ada"}`,
+		want: "Hello, Ada!", waits: true, afterwards: endsWithTheGateway,
 		right: `"tool.call"`, spoilt: `"tool.called"`, rule: "call.answered"},
-	{doc: v2, language: "js", name: "hello-provider", tool: "say_hello", args: `{"name":"Ada"}`, want: "Hello, Ada!",
-		waits: true, afterwards: endsWithTheGateway},
-	{doc: v2, language: "python", name: "python-provider", tool: "compute", args: `{"expr":"6 * 7"}`, want: "42",
-		waits: true, afterwards: endsWithTheGateway},
+	{doc: v2, language: "js", name: "hello-provider", tool: "say_hello", args: `{"name":"Ada"}`,
+		want: "Hello, Ada!", waits: true, afterwards: endsWithTheGateway},
+	{doc: v2, language: "python", name: "python-provider", tool: "compute",
+		args: `{"expr":"6 * 7"}`, want: "42", waits: true, afterwards: endsWithTheGateway},
 }
 
 // TestDocumentExamples runs the providers that the two documents show, as they
@@ -129,7 +129,8 @@ func (e example) extract(h *home, specs string) string {
 		}
 	}
 	if len(found) != 1 {
-		h.t.Fatalf("%s has %d blocks of %s with the provider %q, want 1", e.doc, len(found), e.language, e.name)
+		h.t.Fatalf("%s has %d blocks of %s with the provider %q, want 1", e.doc, len(found),
+			e.language, e.name)
 	}
 	return h.script(e.language, found[0])
 }
@@ -167,15 +168,19 @@ func (h *home) interpret(file string, env ...string) *process {
 	if filepath.Ext(file) == ".py" {
 		interpreter = systemPython
 		if r := h.run(interpreter, "-c", "import websockets"); r.code != 0 {
-			h.t.Fatalf("%s has no websockets: apt-get install python3-websockets\n%s", interpreter, r.stderr)
+			h.t.Fatalf("%s has no websockets: apt-get install python3-websockets\n%s", interpreter,
+				r.stderr)
 		}
 	}
-	return start(h.t, filepath.Base(file), h.command(append(env, "PYTHONUNBUFFERED=1"), interpreter, file))
+	return start(h.t, filepath.Base(file), h.command(append(env, "PYTHONUNBUFFERED=1"), interpreter,
+		file))
 }
 
 func (e example) run(t *testing.T, h *home, file string) {
 	g := h.serveAt("127.0.0.1:" + defaultPort)
-	begin := func() *process { return h.interpret(file, "TAP_PROVIDER_TOKEN="+h.read(".provider-token")) }
+	begin := func() *process {
+		return h.interpret(file, "TAP_PROVIDER_TOKEN="+h.read(".provider-token"))
+	}
 	var p *process
 	var session string
 	if e.waits {
@@ -199,7 +204,8 @@ func (e example) run(t *testing.T, h *home, file string) {
 	}
 	e.cancel(t, h, p, session)
 	if after := h.only(); after.ID != before.ID || after.InFlight != 0 {
-		t.Errorf("after a cancelled call the provider is %+v, want %v with no call in flight", after, before.ID)
+		t.Errorf("after a cancelled call the provider is %+v, want %v with no call in flight",
+			after, before.ID)
 	}
 	p.checkComplaints(complaints)
 
@@ -214,7 +220,8 @@ func (g *gateway) waitSessionEnded(session string, answered bool) {
 	g.t.Helper()
 	g.expect(`"msg":"session ended","session":"` + session)
 	if late := g.find("did not answer the end of the session"); (late == "") != answered {
-		g.t.Errorf("all providers answered the end of the session: %v, want %v", late == "", answered)
+		g.t.Errorf("all providers answered the end of the session: %v, want %v", late == "",
+			answered)
 	}
 }
 
@@ -238,9 +245,11 @@ func (p *process) checkComplaints(complaints int) {
 func (e example) cancel(t *testing.T, h *home, p *process, session string) {
 	t.Helper()
 	p.freeze()
-	r := h.run(tapctl, "tools", "call", "--session", session, e.tool, "--args", e.args, "--timeout", "300ms")
+	r := h.run(tapctl, "tools", "call", "--session", session, e.tool, "--args", e.args, "--timeout",
+		"300ms")
 	if r.code != 124 {
-		t.Errorf("a call of a provider that stands still ended with exit code %d: %s, want 124", r.code, r.stderr)
+		t.Errorf("a call of a provider that stands still ended with exit code %d: %s, want 124",
+			r.code, r.stderr)
 	}
 	eventually(t, patience, func() error {
 		if n := h.only().InFlight; n != 0 {

@@ -16,8 +16,8 @@ import (
 
 var goalTurn = regexp.MustCompile(`Goal g-[0-9a-f]+ \(turn (\d+) of`)
 
-// goalModel claims in each turn of a goal that it is met. In some turns, by number, it first runs a command; in others
-// its answer waits for a gate.
+// goalModel claims in each turn of a goal that it is met. In some turns, by number, it first runs a
+// command; in others its answer waits for a gate.
 func goalModel(commands map[int]string, gates map[int]chan struct{}) scriptmodel.ReplyFunc {
 	return func(r *scriptmodel.Request) scriptmodel.Reply {
 		n, hasRun := 0, false
@@ -29,8 +29,10 @@ func goalModel(commands map[int]string, gates map[int]chan struct{}) scriptmodel
 			hasRun = hasRun || m.Role == "tool"
 		}
 		if command := commands[n]; command != "" && !hasRun {
-			args, _ := json.Marshal(map[string]string{"command": command, "description": "work on the goal"})
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "bash", Args: string(args)}}}
+			args, _ := json.Marshal(map[string]string{"command": command,
+				"description": "work on the goal"})
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "bash",
+				Args: string(args)}}}
 		}
 		p := scriptmodel.Reply{Text: "All tests pass. The goal is met. COMPLETE"}
 		if gate := gates[n]; gate != nil {
@@ -43,7 +45,8 @@ func goalModel(commands map[int]string, gates map[int]chan struct{}) scriptmodel
 // startGoal starts a goal for the only session.
 func (h *home) startGoal(args ...string) adminapi.Goal {
 	h.t.Helper()
-	return decode[adminapi.Goal](h.t, h.tapctl(append([]string{"goals", "start", "--json"}, args...)...))
+	return decode[adminapi.Goal](h.t,
+		h.tapctl(append([]string{"goals", "start", "--json"}, args...)...))
 }
 
 // waitGoal waits until a goal is as is says, and returns it.
@@ -68,8 +71,8 @@ func missing(g adminapi.Goal, turn int) string {
 	return strings.Join(g.Iterations[turn-1].Missing, "; ")
 }
 
-// A goal is met by what the gateway saw, here the exit code of a command and a file, and by no claim. The model is told
-// what is missing.
+// A goal is met by what the gateway saw, here the exit code of a command and a file, and by no
+// claim. The model is told what is missing.
 func TestGoalIsMetWithEvidenceOnly(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -84,14 +87,16 @@ func TestGoalIsMetWithEvidenceOnly(t *testing.T) {
 	h.put("tapgw.toml", "[copilot.permissions]\nshell = \"allow\"\n")
 	h.serve("--config", h.path("tapgw.toml"))
 	session := h.copilot(m, "--cwd", h.path("work"))
-	g := h.startGoal("--check", fmt.Sprintf(`{"call":%q}`, check), "--check", `{"file":"fixed"}`, "--turns", "9",
-		"Make the check pass.")
+	g := h.startGoal("--check", fmt.Sprintf(`{"call":%q}`, check), "--check", `{"file":"fixed"}`,
+		"--turns", "9", "Make the check pass.")
 	g = h.waitGoal(g.ID, hasEnded)
 	if g.State != adminapi.GoalMet || g.Spent.Turns != 5 || len(g.Iterations) != 5 {
-		t.Errorf("the goal is %s after %d turns (%s), want it met after 5: %+v", g.State, g.Spent.Turns, g.Reason, g)
+		t.Errorf("the goal is %s after %d turns (%s), want it met after 5: %+v", g.State,
+			g.Spent.Turns, g.Reason, g)
 	}
 	for turn, want := range map[int]string{
-		1: "no such call is recorded: run exactly", 2: "no such call is recorded", 3: "ended with exit code 1",
+		1: "no such call is recorded: run exactly", 2: "no such call is recorded",
+		3: "ended with exit code 1",
 		4: "ended with exit code 1",
 	} {
 		if got := missing(g, turn); !strings.Contains(got, want) {
@@ -99,38 +104,46 @@ func TestGoalIsMetWithEvidenceOnly(t *testing.T) {
 		}
 	}
 	if got := prompts(m, "file fixed: there is no such file"); got == 0 {
-		t.Error("the model was never told that the file is missing, want that each prompt names what is")
+		t.Error(
+			"the model was never told that the file is missing, want that each prompt names what is")
 	}
 	var states []string
-	for _, r := range decode[[]adminapi.Record](t, h.tapctl("records", "--kind", "goal", "--json")) {
+	for _, r := range decode[[]adminapi.Record](t,
+		h.tapctl("records", "--kind", "goal", "--json")) {
 		if r.Session != session || r.ID != g.ID {
 			t.Errorf("got the record %+v, want one of the goal", r)
 		}
 		states = append(states, r.State)
 	}
-	if len(states) == 0 || states[0] != adminapi.GoalActive || states[len(states)-1] != adminapi.GoalMet {
+	if len(states) == 0 || states[0] != adminapi.GoalActive ||
+		states[len(states)-1] != adminapi.GoalMet {
 		t.Errorf("the records have the states %q, want from active to met", states)
 	}
 
 	g = h.startGoal("--check", `{"file":"never"}`, "--turns", "4", "Say that it is met.")
 	g = h.waitGoal(g.ID, hasEnded)
-	if g.State != adminapi.GoalOverBudget || g.Spent.Turns != 4 || !strings.Contains(g.Reason, "budget of 4 turns") {
-		t.Errorf("the goal is %s after %d turns: %q; want its budget used up", g.State, g.Spent.Turns, g.Reason)
+	if g.State != adminapi.GoalOverBudget || g.Spent.Turns != 4 ||
+		!strings.Contains(g.Reason, "budget of 4 turns") {
+		t.Errorf("the goal is %s after %d turns: %q; want its budget used up", g.State,
+			g.Spent.Turns, g.Reason)
 	}
 	g = h.startGoal("--check", `{"file":"never"}`, "--tokens", "1", "Say that it is met.")
 	g = h.waitGoal(g.ID, hasEnded)
-	if g.State != adminapi.GoalOverBudget || g.Spent.Turns != 1 || !strings.Contains(g.Reason, "of 1 tokens") {
-		t.Errorf("the goal is %s after %d turns: %q; want its tokens used up", g.State, g.Spent.Turns, g.Reason)
+	if g.State != adminapi.GoalOverBudget || g.Spent.Turns != 1 ||
+		!strings.Contains(g.Reason, "of 1 tokens") {
+		t.Errorf("the goal is %s after %d turns: %q; want its tokens used up", g.State,
+			g.Spent.Turns, g.Reason)
 	}
 }
 
-// A gateway is killed in the middle of a goal's turn. The next one goes on as the goal's file says: no turn counts
-// twice, and none is lost.
+// A gateway is killed in the middle of a goal's turn. The next one goes on as the goal's file says:
+// no turn counts twice, and none is lost.
 func TestGoalAfterTheGatewayWasKilled(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	gate := make(chan struct{})
-	m := model(t, goalModel(map[int]string{4: "touch " + h.path("work", "done")}, map[int]chan struct{}{2: gate}))
+	m := model(t, goalModel(map[int]string{4: "touch " + h.path("work", "done")},
+		map[int]chan struct{}{2: gate}))
 	h.put("tapgw.toml", "[copilot.permissions]\nshell = \"allow\"\n")
 	first := h.serve("--config", h.path("tapgw.toml"))
 	session := h.copilot(m, "--cwd", h.path("work"))
@@ -150,13 +163,15 @@ func TestGoalAfterTheGatewayWasKilled(t *testing.T) {
 	waiting := h.waitGoal(g.ID, func(g adminapi.Goal) bool { return g.Reason != "" })
 	if waiting.State != adminapi.GoalActive || waiting.Spent.Turns != 2 ||
 		!strings.Contains(waiting.Reason, "tapctl sessions resume "+session) {
-		t.Errorf("after the restart the goal is %s after %d turns: %q; want that it waits for its session",
+		t.Errorf(
+			"after the restart the goal is %s after %d turns: %q; want that it waits for its session",
 			waiting.State, waiting.Spent.Turns, waiting.Reason)
 	}
 	h.tapctl(append([]string{"sessions", "resume", session}, endpoint(m)...)...)
 	g = h.waitGoal(g.ID, hasEnded)
 	if g.State != adminapi.GoalMet || g.Spent.Turns != 4 || len(g.Iterations) != 4 {
-		t.Errorf("the goal is %s after %d turns (%s), want it met after 4: %+v", g.State, g.Spent.Turns, g.Reason, g)
+		t.Errorf("the goal is %s after %d turns (%s), want it met after 4: %+v", g.State,
+			g.Spent.Turns, g.Reason, g)
 	}
 	for i, it := range g.Iterations {
 		if it.N != i+1 || it.EndedAt.IsZero() || (it.Reason != "") != (it.N == 2) {
@@ -168,7 +183,8 @@ func TestGoalAfterTheGatewayWasKilled(t *testing.T) {
 	}
 }
 
-// The model starts a goal for its own session, within the gateway's bounds, and stops none of a person.
+// The model starts a goal for its own session, within the gateway's bounds, and stops none of a
+// person.
 func TestGoalOfTheModel(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -190,7 +206,8 @@ func TestGoalOfTheModel(t *testing.T) {
 	}
 	g := h.waitGoal(list[0].ID, hasEnded)
 	if g.State != adminapi.GoalOverBudget || g.Spent.Turns != 2 {
-		t.Errorf("the goal is %s after %d turns: %q; want its budget used up after 2", g.State, g.Spent.Turns, g.Reason)
+		t.Errorf("the goal is %s after %d turns: %q; want its budget used up after 2", g.State,
+			g.Spent.Turns, g.Reason)
 	}
 	mine := h.startGoal("--check", `{"file":"never"}`, "--turns", "500", "Mine.")
 	got := h.ask(session, `call:tap_goal_stop {"id":"`+mine.ID+`"}`)

@@ -36,7 +36,8 @@ func (g *gateway) request(addr, first string, headers ...string) answer {
 	}
 	g.t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if _, err := io.WriteString(c, first+" HTTP/1.1\r\n"+strings.Join(headers, "\r\n")+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, first+" HTTP/1.1\r\n"+strings.Join(headers,
+		"\r\n")+"\r\n\r\n"); err != nil {
 		g.t.Fatal(err)
 	}
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -61,9 +62,10 @@ func (a answer) complains(t *testing.T, what string) {
 	var doc struct {
 		Error struct{ Code, Message string }
 	}
-	if err := json.Unmarshal([]byte(a.body), &doc); err != nil || doc.Error.Code == "" || doc.Error.Message == "" ||
-		strings.Contains(doc.Error.Message, "\n") {
-		t.Errorf("%s: the answer is %q, want one line of JSON with a code and a message", what, a.body)
+	if err := json.Unmarshal([]byte(a.body), &doc); err != nil || doc.Error.Code == "" ||
+		doc.Error.Message == "" || strings.Contains(doc.Error.Message, "\n") {
+		t.Errorf("%s: the answer is %q, want one line of JSON with a code and a message", what,
+			a.body)
 	}
 }
 
@@ -87,10 +89,13 @@ func TestHostAndOriginGuards(t *testing.T) {
 		{"a name for this machine", "GET /healthz", []string{"Host: localhost:" + port}, 200},
 		{"IPv6", "GET /healthz", []string{"Host: [::1]:" + port}, 200},
 		{"another Host", "GET /healthz", []string{"Host: evil.example"}, 421},
-		{"a Host that only begins well", "GET /api/v1/status", []string{"Host: 127.0.0.1.evil.example:" + port, admin},
+		{"a Host that only begins well", "GET /api/v1/status",
+			[]string{"Host: 127.0.0.1.evil.example:" + port, admin},
 			421},
-		{"a Host that only looks well", "GET /api/v1/status", []string{"Host: localhost.evil.example", admin}, 421},
-		{"another Host, upgrade", "GET /", append([]string{"Host: evil.example:" + port}, upgrade...), 421},
+		{"a Host that only looks well", "GET /api/v1/status",
+			[]string{"Host: localhost.evil.example", admin}, 421},
+		{"another Host, upgrade", "GET /", append([]string{"Host: evil.example:" + port},
+			upgrade...), 421},
 		{"no token", "GET /api/v1/status", []string{host}, 401},
 		{"wrong token", "GET /api/v1/status",
 			[]string{host, "Authorization: Bearer adm-00000000000000000000000000000000"}, 401},
@@ -99,19 +104,25 @@ func TestHostAndOriginGuards(t *testing.T) {
 		{"no token for metrics", "GET /metrics", []string{host}, 401},
 		{"token", "GET /api/v1/status", []string{host, admin}, 200},
 		{"own origin", "GET /api/v1/status", []string{host, admin, "Origin: http://" + addr}, 200},
-		{"foreign origin", "GET /api/v1/status", []string{host, admin, "Origin: https://evil.example"}, 403},
+		{"foreign origin", "GET /api/v1/status",
+			[]string{host, admin, "Origin: https://evil.example"}, 403},
 		{"no origin's origin", "GET /api/v1/status", []string{host, admin, "Origin: null"}, 403},
-		{"another port's origin", "GET /metrics", []string{host, admin, "Origin: http://127.0.0.1:1"}, 403},
-		{"foreign origin at the page", "GET /", []string{host, "Origin: https://evil.example"}, 403},
-		{"foreign origin at /host", "GET /host", append([]string{host, "Origin: https://evil.example"}, upgrade...),
+		{"another port's origin", "GET /metrics",
+			[]string{host, admin, "Origin: http://127.0.0.1:1"}, 403},
+		{"foreign origin at the page", "GET /", []string{host, "Origin: https://evil.example"},
+			403},
+		{"foreign origin at /host", "GET /host",
+			append([]string{host, "Origin: https://evil.example"}, upgrade...),
 			403},
 		{"provider", "GET /", append([]string{host}, upgrade...), 101},
-		{"foreign origin, provider", "GET /", append([]string{host, "Origin: https://evil.example"}, upgrade...), 101},
+		{"foreign origin, provider", "GET /", append([]string{host, "Origin: https://evil.example"},
+			upgrade...), 101},
 		{"nothing there", "GET /nothing", []string{host}, 404},
 	} {
 		a := g.request(addr, c.first, c.headers...)
 		if a.status != c.want {
-			t.Errorf("%s: %s %q gives %d, want %d: %s", c.what, c.first, c.headers, a.status, c.want, a.body)
+			t.Errorf("%s: %s %q gives %d, want %d: %s", c.what, c.first, c.headers, a.status,
+				c.want, a.body)
 		} else if a.status >= 400 {
 			a.complains(t, c.what)
 		}
@@ -142,7 +153,8 @@ func TestConnectionCap(t *testing.T) {
 	silent := g.connect()
 	for i := range 60 {
 		if a := g.request(addr, "GET /", head...); a.status != http.StatusSwitchingProtocols {
-			t.Fatalf("connection %d gets %d: %s, want %v", i+2, a.status, a.body, http.StatusSwitchingProtocols)
+			t.Fatalf("connection %d gets %d: %s, want %v", i+2, a.status, a.body,
+				http.StatusSwitchingProtocols)
 		}
 	}
 	for range 50 {
@@ -175,7 +187,8 @@ func TestConnectionCap(t *testing.T) {
 
 	// Who does not authenticate in time is closed.
 	if code := silent.waitClosed(); code != websocket.StatusPolicyViolation {
-		t.Errorf("a silent connection is closed with %v, want %v", code, websocket.StatusPolicyViolation)
+		t.Errorf("a silent connection is closed with %v, want %v", code,
+			websocket.StatusPolicyViolation)
 	}
 	if took := time.Since(began); took < 10*time.Second {
 		t.Errorf("a silent connection is closed after %v, want at least %v", took, 10*time.Second)
@@ -203,7 +216,8 @@ func TestWrongTokens(t *testing.T) {
 			t.Errorf(`a wrong token gets %v, want "AUTH_FAILED"`, e)
 		}
 		if code := c.waitClosed(); code != websocket.StatusPolicyViolation {
-			t.Errorf("a wrong token is closed with %v, want %v", code, websocket.StatusPolicyViolation)
+			t.Errorf("a wrong token is closed with %v, want %v", code,
+				websocket.StatusPolicyViolation)
 		}
 	}
 	for range 10 {
@@ -213,7 +227,8 @@ func TestWrongTokens(t *testing.T) {
 		}
 	}
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {
-		t.Fatalf("after 20 wrong tokens the right one gives %d: %s, want %v", a.status, a.body, http.StatusOK)
+		t.Fatalf("after 20 wrong tokens the right one gives %d: %s, want %v", a.status, a.body,
+			http.StatusOK)
 	}
 	if a := g.request(addr, "GET /api/v1/status", host,
 		"Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
@@ -228,10 +243,12 @@ func TestWrongTokens(t *testing.T) {
 	}
 	a.complains(t, "one wrong token too many")
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {
-		t.Errorf("after 22 wrong tokens the right one gives %d: %s, want %v", a.status, a.body, http.StatusOK)
+		t.Errorf("after 22 wrong tokens the right one gives %d: %s, want %v", a.status, a.body,
+			http.StatusOK)
 	}
 	if a := g.request(addr, "GET /healthz", host); a.status != http.StatusOK {
-		t.Errorf("after 22 wrong tokens /healthz gives %d: %s, want %v", a.status, a.body, http.StatusOK)
+		t.Errorf("after 22 wrong tokens /healthz gives %d: %s, want %v", a.status, a.body,
+			http.StatusOK)
 	}
 	g.peer(h.local(), "late", message{"name": "tool"})
 }

@@ -27,21 +27,24 @@ var guides = []guide{
 	{"getting-started.md", []step{
 		{prompt: "Say hello", answer: "Hello, nice to meet you!"},
 		{prompt: "Greet Ada", tool: "greet_hello", args: `{"name":"Ada"}`, answer: "Hello, Ada!"},
-		{prompt: "build of main is red", answer: "I would look at the log of the failed job first."},
+		{prompt: "build of main is red",
+			answer: "I would look at the log of the failed job first."},
 	}},
 	{"providers.md", nil}, // other tests run its programs
 	{"goals.md", []step{
 		{prompt: "Write the report.", answer: "The report is written. The goal is met."},
 	}},
 	{"evals.md", []step{
-		{prompt: "weather in Oslo", tool: "get_weather", args: `{"city":"Oslo"}`, answer: "Rain, and 12 degrees."},
+		{prompt: "weather in Oslo", tool: "get_weather", args: `{"city":"Oslo"}`,
+			answer: "Rain, and 12 degrees."},
 	}},
 	{"tutorials/sources.md", []step{
 		{prompt: "x undeclared", answer: "The build is red: x is not declared in main.c."},
 		{prompt: "got 41, want 42", answer: "The sum is off by one: the loop starts at 1."},
 	}},
 	{"tutorials/providers.md", []step{
-		{prompt: "is the release out?", tool: "chat_reply", args: `{"text":"Yes: 1.4.0 is out since this morning."}`,
+		{prompt: "is the release out?", tool: "chat_reply",
+			args:   `{"text":"Yes: 1.4.0 is out since this morning."}`,
 			answer: "I answered."},
 	}},
 }
@@ -73,7 +76,8 @@ func (h *home) guideModel(steps []step) {
 			switch {
 			case !strings.Contains(asked, s.prompt):
 			case s.tool != "" && r.Messages[len(r.Messages)-1].Role != "tool":
-				return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: s.tool, Args: s.args}}}
+				return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: s.tool,
+					Args: s.args}}}
 			default:
 				return scriptmodel.Reply{Text: s.answer}
 			}
@@ -92,7 +96,8 @@ func (h *home) guideModel(steps []step) {
 	if err := os.WriteFile(filepath.Join(dir, "tapgw.toml"), []byte(config), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(repo, ".runtime", "node_modules"), h.path("node_modules")); err != nil {
+	if err := os.Symlink(filepath.Join(repo, ".runtime", "node_modules"),
+		h.path("node_modules")); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -103,7 +108,8 @@ func (h *home) guideModel(steps []step) {
 //	```sh wait: CONDITION  runs once the condition holds
 //	```sh not run: WHY     does not run
 //	```sh list             does not run: each line is an example that stands alone
-var guideBlocks = regexp.MustCompile("(?ms)^```(\\w+)(?: (not run|wait|list)(?:: ([^\n]*))?)?\n(.*?)^```$")
+var guideBlocks = regexp.MustCompile(
+	"(?ms)^```(\\w+)(?: (not run|wait|list)(?:: ([^\n]*))?)?\n(.*?)^```$")
 
 // follow runs a guide in one shell and compares what its blocks print.
 func (h *home) follow(doc string) {
@@ -126,7 +132,8 @@ func (h *home) follow(doc string) {
 			h.t.Fatalf("%s has a block of %s, want sh, or text for what it prints", doc, language)
 		case remark == "" || remark == "wait":
 			if remark == "wait" {
-				fmt.Fprintf(&script, "n=0; until %s; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n", why)
+				fmt.Fprintf(&script,
+					"n=0; until %s; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n", why)
 			}
 			script.WriteString("printf '" + mark + "'\n" + body)
 			want = append(want, "")

@@ -52,7 +52,9 @@ func newHome(t testing.TB) *home {
 	return h
 }
 
-func (h *home) path(elem ...string) string { return filepath.Join(append([]string{h.dir}, elem...)...) }
+func (h *home) path(elem ...string) string {
+	return filepath.Join(append([]string{h.dir}, elem...)...)
+}
 
 // state is the path of one of the files that a running gateway keeps.
 func (h *home) state(file string) string { return h.path("copilot", "extensions", "tap", file) }
@@ -79,7 +81,8 @@ func (h *home) command(env []string, name string, args ...string) *exec.Cmd {
 // start runs a program beside the test.
 func (h *home) start(name string, args ...string) *process {
 	h.t.Helper()
-	return start(h.t, filepath.Base(name)+" "+strings.Join(args, " "), h.command(nil, name, args...))
+	return start(h.t, filepath.Base(name)+" "+strings.Join(args, " "),
+		h.command(nil, name, args...))
 }
 
 // result is what a command came to.
@@ -104,7 +107,8 @@ func (h *home) run(name string, args ...string) result {
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		h.t.Fatalf("running %s: %v", name, err)
 	}
-	r := result{strings.TrimSuffix(out.String(), "\n"), complaints.String(), cmd.ProcessState.ExitCode()}
+	r := result{strings.TrimSuffix(out.String(), "\n"), complaints.String(),
+		cmd.ProcessState.ExitCode()}
 	if strings.Contains(r.stderr, "DATA RACE") {
 		h.t.Errorf("%s %q has a data race, want none:\n%s", name, args, r.stderr)
 	}
@@ -167,14 +171,15 @@ func (h *home) serveAt(addr string, args ...string) *gateway {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	g := &gateway{process: h.start(tapgw, append([]string{"serve", "--listen", addr}, args...)...), home: h}
+	g := &gateway{process: h.start(tapgw, append([]string{"serve", "--listen", addr}, args...)...),
+		home: h}
 	h.t.Cleanup(g.shutDown)
 	g.url = g.result()
 	return g
 }
 
-// restart starts the gateway again at its address, which is kept meanwhile as tapgw restart does it. between is called
-// while no gateway runs.
+// restart starts the gateway again at its address, which is kept meanwhile as tapgw restart does
+// it. between is called while no gateway runs.
 func (g *gateway) restart(between func(), args ...string) (next *gateway) {
 	g.t.Helper()
 	notify := func(line string) { g.t.Errorf("the restart says %q, want it to say nothing", line) }
@@ -231,7 +236,8 @@ func (h *home) waitTool(session, tool string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
 		var names []string
-		for _, t := range decode[[]adminapi.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
+		for _, t := range decode[[]adminapi.Tool](h.t,
+			h.tapctl("tools", "--session", session, "--json")) {
 			names = append(names, t.Name)
 		}
 		if !slices.Contains(names, tool) {

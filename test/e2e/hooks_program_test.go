@@ -17,8 +17,8 @@ func init() { programs["gatekeeper"] = gatekeeper }
 // asked, and nothing else. Its name is its own, too.
 func (s *agent) gatekeeper(rule message) *process {
 	s.t.Helper()
-	hello, err := json.Marshal(with(message{"type": "hello", "name": "gatekeeper", "protocolVersion": 2,
-		"session": s.session}, rules(rule)))
+	hello, err := json.Marshal(with(message{"type": "hello", "name": "gatekeeper",
+		"protocolVersion": 2, "session": s.session}, rules(rule)))
 	if err != nil {
 		s.t.Fatal(err)
 	}

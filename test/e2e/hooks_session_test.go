@@ -16,9 +16,11 @@ import (
 func TestSessionEvents(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	all := s.bindProvider("listener", message{"subscribe": []string{"user.message", "assistant.message",
-		"tool.execution_complete", "assistant.intent"},
-		"tools": []message{{"name": "greet", "description": "Greets", "parameters": message{"type": "object"}}}})
+	all := s.bindProvider("listener",
+		message{"subscribe": []string{"user.message", "assistant.message",
+			"tool.execution_complete", "assistant.intent"},
+			"tools": []message{{"name": "greet", "description": "Greets",
+				"parameters": message{"type": "object"}}}})
 	tools := s.bindProvider("tools-only", message{"subscribe": []string{"tool.execution_complete"}})
 	none := s.bindProvider("deaf", message{})
 
@@ -27,7 +29,8 @@ func TestSessionEvents(t *testing.T) {
 	for i, prompt := range []string{shell, greet} {
 		turn := s.asking(s.session, prompt)
 		if i == 1 {
-			all.send(message{"type": "tool.result", "id": all.next("tool.call")["id"], "data": "Hello, Ada!"})
+			all.send(message{"type": "tool.result", "id": all.next("tool.call")["id"],
+				"data": "Hello, Ada!"})
 		}
 		turn.wait(patience)
 	}
@@ -35,13 +38,17 @@ func TestSessionEvents(t *testing.T) {
 
 	for _, want := range []struct{ event, data string }{
 		{"user.message", `{"content":` + quote(t, shell) + `}`},
-		{"assistant.message", `{"content":"","toolRequests":[{"name":"bash","args":{"command":"echo hi","description":"Greet the world"}}]}`},
+		{"assistant.message",
+			`{"content":"","toolRequests":[{"name":"bash","args":{"command":"echo hi","description":"Greet the world"}}]}`},
 		{"assistant.intent", `{"intent":"Greet the world"}`},
-		{"tool.execution_complete", `{"tool":"bash","args":{"command":"echo hi","description":"Greet the world"},"result":{"type":"success","output":"hi\n<shellId: 0 completed with exit code 0>"}}`},
+		{"tool.execution_complete",
+			`{"tool":"bash","args":{"command":"echo hi","description":"Greet the world"},"result":{"type":"success","output":"hi\n<shellId: 0 completed with exit code 0>"}}`},
 		{"assistant.message", `{"content":"hi\n<shellId: 0 completed with exit code 0>"}`},
 		{"user.message", `{"content":` + quote(t, greet) + `}`},
-		{"assistant.message", `{"content":"","toolRequests":[{"name":"greet","args":{"name":"Ada"}}]}`},
-		{"tool.execution_complete", `{"tool":"greet","provider":"listener","args":{"name":"Ada"},"result":{"type":"success","output":"Hello, Ada!"}}`},
+		{"assistant.message",
+			`{"content":"","toolRequests":[{"name":"greet","args":{"name":"Ada"}}]}`},
+		{"tool.execution_complete",
+			`{"tool":"greet","provider":"listener","args":{"name":"Ada"},"result":{"type":"success","output":"Hello, Ada!"}}`},
 		{"assistant.message", `{"content":"Hello, Ada!"}`},
 	} {
 		hears(t, all, s.session, want.event, want.data)
@@ -71,11 +78,13 @@ func hears(t *testing.T, c *peer, session, event, data string) {
 	t.Helper()
 	m := c.next("session.event")
 	got, _ := m["data"].(map[string]any)
-	if took, ok := got["durationMs"].(float64); ok != (event == "tool.execution_complete") || took < 0 {
+	if took, ok := got["durationMs"].(float64); ok != (event == "tool.execution_complete") ||
+		took < 0 {
 		t.Errorf("%s took %v, want a time at the end of a tool only", event, got["durationMs"])
 	}
 	delete(got, "durationMs")
-	if m["event"] != event || m["sessionId"] != session || !reflect.DeepEqual(got, decode[map[string]any](t, data)) {
+	if m["event"] != event || m["sessionId"] != session ||
+		!reflect.DeepEqual(got, decode[map[string]any](t, data)) {
 		t.Errorf("the provider got %v, want %s %s", m, event, data)
 	}
 }
@@ -85,9 +94,11 @@ func TestInstances(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
 	tab := func(instance, title string) *peer {
-		return s.bindProvider("browser", message{"instance": instance, "metadata": message{"title": title},
-			"tools": []message{{"name": "page_title", "description": "The page's title",
-				"parameters": message{"type": "object", "properties": message{"upper": message{"type": "boolean"}}}}}})
+		return s.bindProvider("browser",
+			message{"instance": instance, "metadata": message{"title": title},
+				"tools": []message{{"name": "page_title", "description": "The page's title",
+					"parameters": message{"type": "object",
+						"properties": message{"upper": message{"type": "boolean"}}}}}})
 	}
 	one, two := tab("tab-1", "Dashboard"), tab("tab-2", "Settings")
 	turn := func(c *peer, prompt, answer string) {
@@ -164,23 +175,26 @@ func TestResults(t *testing.T) {
 	// body is what the model got with the result.
 	body := func() string { return string(request(t, s.m, 2*turns).Body) }
 
-	turn(message{"file": message{"path": keep("report.txt", []byte("It was a sunny day.")), "mimeType": "text/plain",
-		"ttl": 300}})
+	turn(message{"file": message{"path": keep("report.txt", []byte("It was a sunny day.")),
+		"mimeType": "text/plain", "ttl": 300}})
 	if told := s.lastResult(); told != "It was a sunny day." {
 		t.Errorf("of a text file the model was told %q, want %q", told, "It was a sunny day.")
 	}
-	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png", "size": len(image),
-		"ttl": 300}})
+	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png",
+		"size": len(image), "ttl": 300}})
 	if !strings.Contains(body(), pixel) {
 		t.Errorf("the model was told %q, want the image of the file", s.lastResult())
 	}
 	turn(message{"file": message{"path": s.file("elsewhere"), "mimeType": "text/plain"}})
 	if told := s.lastResult(); strings.Contains(told, "sunny") || told == "" {
-		t.Errorf("of a file elsewhere the model was told %q, want a refusal, not what the file holds", told)
+		t.Errorf(
+			"of a file elsewhere the model was told %q, want a refusal, not what the file holds",
+			told)
 	}
 	turn(message{"data": message{"image": "data:image/png;base64," + pixel, "title": "a pixel"}})
 	if n := strings.Count(body(), pixel); n < 2 || !strings.Contains(s.lastResult(), "a pixel") {
-		t.Errorf(`two images reached the model %d times; it was told %q, want two and "a pixel"`, n, s.lastResult())
+		t.Errorf(`two images reached the model %d times; it was told %q, want two and "a pixel"`, n,
+			s.lastResult())
 	}
 	if n := len(s.timeline(s.session, "Capturing viewport... 60%")); n != 4 {
 		t.Errorf("how far the provider is shows %d times in the timeline, want 4", n)

@@ -40,7 +40,8 @@ func newAgents(t *testing.T) *agents {
 	h := newHome(t)
 	config := h.path("tapgw.toml")
 	if err := os.WriteFile(config,
-		[]byte("[copilot.permissions]\nshell = \"allow\"\nwrite = \"allow\"\nread = \"allow\"\n"), 0o600); err != nil {
+		[]byte("[copilot.permissions]\nshell = \"allow\"\nwrite = \"allow\"\nread = \"allow\"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return &agents{h, h.serve("--config", config)}
@@ -62,8 +63,8 @@ func (a *agents) start(t *testing.T, instructions ...string) *agent {
 	t.Helper()
 	h := *a.home
 	h.t = t
-	s := &agent{home: &h, g: &gateway{process: &process{t: t}, home: &h, url: a.g.url}, log: a.g.process,
-		m: model(t, scriptmodel.Calls)}
+	s := &agent{home: &h, g: &gateway{process: &process{t: t}, home: &h, url: a.g.url},
+		log: a.g.process, m: model(t, scriptmodel.Calls)}
 	s.dir = filepath.Join(h.path("work"), strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,8 @@ func (s *agent) bindProvider(name string, hello message) *peer {
 	c := s.g.connect()
 	c.send(message{"type": "auth", "token": s.read(".provider-token")})
 	c.next("sessions")
-	c.send(with(message{"type": "hello", "name": name, "protocolVersion": 2, "session": s.session}, hello))
+	c.send(with(message{"type": "hello", "name": name, "protocolVersion": 2, "session": s.session},
+		hello))
 	c.next("hello.ack")
 	return c
 }
@@ -169,21 +171,22 @@ var stuck = []struct {
 		if rule["failOpen"] == true {
 			late = "deny"
 		}
-		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": id, "decision": late,
-			"reason": "too late"})
+		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": id,
+			"decision": late, "reason": "too late"})
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"answers nonsense", func(s *agent, rule message, turn func() *process) *process {
 		c := s.bindProvider("gatekeeper", rules(rule))
 		q := turn()
-		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": c.next("gate.check")["callId"],
-			"decision": "perhaps"})
+		c.send(message{"type": "gate.result", "gateId": "check-before-push",
+			"callId": c.next("gate.check")["callId"], "decision": "perhaps"})
 		return q
 	}, "Gate provider 'gatekeeper' answered with a malformed message."},
 	{"answers garbage", func(s *agent, rule message, turn func() *process) *process {
 		c := s.bindProvider("gatekeeper", rules(rule))
 		q := turn()
-		c.raw(fmt.Appendf(nil, `{"type":"gate.result","decision":"allow","callId":%q`, c.next("gate.check")["callId"]))
+		c.raw(fmt.Appendf(nil, `{"type":"gate.result","decision":"allow","callId":%q`,
+			c.next("gate.check")["callId"]))
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"answers another call", func(s *agent, rule message, turn func() *process) *process {
@@ -240,7 +243,9 @@ func TestGateFails(t *testing.T) {
 				if open {
 					rule = with(gate, message{"failOpen": true})
 				}
-				turn := c.fail(s, rule, func() *process { return s.asking(s.session, s.push("pushed")) })
+				turn := c.fail(s, rule, func() *process {
+					return s.asking(s.session, s.push("pushed"))
+				})
 				if code := turn.wait(patience); code != 0 {
 					t.Errorf("the turn ended with code %d, want 0", code)
 				}
@@ -283,8 +288,8 @@ func TestGateHolds(t *testing.T) {
 		check := c.next("gate.check")
 		args, _ := check["args"].(map[string]any)
 		command, _ := args["command"].(string)
-		if check["gateId"] != "check-before-push" || check["sessionId"] != s.session || check["tool"] != "bash" ||
-			!strings.HasPrefix(command, ": git push origin ") {
+		if check["gateId"] != "check-before-push" || check["sessionId"] != s.session ||
+			check["tool"] != "bash" || !strings.HasPrefix(command, ": git push origin ") {
 			t.Errorf(
 				"the gate was asked %v, want check-before-push of session %v about git push origin",
 				check, s.session,
@@ -298,19 +303,21 @@ func TestGateHolds(t *testing.T) {
 	run("denies", func(t *testing.T, s *agent) {
 		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
-		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
-			"reason": "CI is failing on this branch. Fix tests first."})
+		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"],
+			"decision": "deny", "reason": "CI is failing on this branch. Fix tests first."})
 		turn.wait(patience)
 		s.checkMade("pushed", false)
-		if told := s.lastResult(); !strings.Contains(told, "CI is failing on this branch. Fix tests first.") {
-			t.Errorf(`the model was told %q, want "CI is failing on this branch. Fix tests first." in it`, told)
+		if told := s.lastResult(); !strings.Contains(told,
+			"CI is failing on this branch. Fix tests first.") {
+			t.Errorf(
+				`the model was told %q, want "CI is failing on this branch. Fix tests first." in it`, told)
 		}
 	})
 	run("allows with a word", func(t *testing.T, s *agent) {
 		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
-		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "context",
-			"reason": "Main is frozen on Fridays."})
+		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"],
+			"decision": "context", "reason": "Main is frozen on Fridays."})
 		turn.wait(patience)
 		s.checkMade("pushed", true)
 		s.checkToldAfterCall(2, "Main is frozen on Fridays.")
@@ -332,8 +339,8 @@ func TestGateHolds(t *testing.T) {
 		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, call(t, "task", message{"agent_type": "task", "name": "helper",
 			"description": "help", "mode": "sync", "prompt": s.push("pushed")}))
-		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
-			"reason": "nor may your helpers"})
+		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"],
+			"decision": "deny", "reason": "nor may your helpers"})
 		turn.wait(patience)
 		s.checkMade("pushed", false)
 		if told := s.lastResult(); !strings.Contains(told, "nor may your helpers") {
@@ -355,10 +362,10 @@ func TestPatternExplodes(t *testing.T) {
 	}{
 		{"deny", message{"match": message{"tool": "shell", "args": explosive}, "action": "deny",
 			"reason": "no exploding"}, false, true},
-		{"deny something else", message{"match": message{"tool": "shell", "args": "(b+)+$"}, "action": "deny",
-			"reason": "no exploding"}, true, false},
-		{"context", message{"match": message{"tool": "shell", "args": explosive}, "action": "context",
-			"content": "no exploding"}, true, false},
+		{"deny something else", message{"match": message{"tool": "shell", "args": "(b+)+$"},
+			"action": "deny", "reason": "no exploding"}, true, false},
+		{"context", message{"match": message{"tool": "shell", "args": explosive},
+			"action": "context", "content": "no exploding"}, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -368,7 +375,8 @@ func TestPatternExplodes(t *testing.T) {
 			s.ask(s.session, s.push("pushed"))
 			s.checkMade("pushed", c.ran)
 			if said := strings.Contains(string(s.last().Body), "no exploding"); said != c.heard {
-				t.Errorf("the model was told of it: got %v, want %v; its call said %q", said, c.heard, s.lastResult())
+				t.Errorf("the model was told of it: got %v, want %v; its call said %q", said,
+					c.heard, s.lastResult())
 			}
 			if c.rule["match"].(message)["args"] == explosive {
 				s.waitSlowPattern(provider)
@@ -393,7 +401,8 @@ func TestShellIsDenied(t *testing.T) {
 
 	c := s.bindProvider("gatekeeper", rules(gate))
 	turn := s.asking(s.session, s.push("pushed"))
-	c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "allow"})
+	c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"],
+		"decision": "allow"})
 	turn.wait(patience)
 	s.checkMade("pushed", false)
 	if told := s.lastResult(); !strings.Contains(told, how) {
@@ -429,8 +438,10 @@ func TestRules(t *testing.T) {
 	c := s.bindProvider("keeper", with(rules(
 		message{"match": message{"tool": "edit", "file": "*.sql"}, "action": "deny",
 			"reason": "migrations are made by hand"},
-		message{"match": message{"tool": "edit", "file": "*.md"}, "action": "context", "content": "Keep it short."},
-		message{"match": message{"tool": "read", "file": "**/secret/*"}, "action": "deny", "reason": "that is secret"},
+		message{"match": message{"tool": "edit", "file": "*.md"}, "action": "context",
+			"content": "Keep it short."},
+		message{"match": message{"tool": "read", "file": "**/secret/*"}, "action": "deny",
+			"reason": "that is secret"},
 		message{"match": message{"tool": "greet"}, "action": "context", "content": "Be polite."},
 		message{"match": message{"tool": "no_such_tool"}, "action": "deny"},
 	), message{"tools": []message{{"name": "greet", "description": "Greets",
@@ -448,7 +459,8 @@ func TestRules(t *testing.T) {
 	turn(call(t, "create", message{"path": s.file("0001.sql"), "file_text": "drop table users"}))
 	s.checkMade("0001.sql", false)
 	if told := s.lastResult(); !strings.Contains(told, "migrations are made by hand") {
-		t.Errorf(`of a migration the model was told %q, want "migrations are made by hand" in it`, told)
+		t.Errorf(`of a migration the model was told %q, want "migrations are made by hand" in it`,
+			told)
 	}
 	turn(call(t, "create", message{"path": s.file("notes.md"), "file_text": "notes"}))
 	s.checkMade("notes.md", true)
@@ -463,8 +475,10 @@ func TestRules(t *testing.T) {
 		}
 	}
 	turn(call(t, "view", message{"path": s.file("secret/key")}))
-	if told := s.lastResult(); !strings.Contains(told, "that is secret") || strings.Contains(told, "hunter2") {
-		t.Errorf(`of a secret the model was told %q, want "that is secret" and no "hunter2" in it`, told)
+	if told := s.lastResult(); !strings.Contains(told, "that is secret") ||
+		strings.Contains(told, "hunter2") {
+		t.Errorf(`of a secret the model was told %q, want "that is secret" and no "hunter2" in it`,
+			told)
 	}
 	turn(call(t, "view", message{"path": s.file("open")}))
 	if told := s.lastResult(); !strings.Contains(told, "sesame") {

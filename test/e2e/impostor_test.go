@@ -35,29 +35,32 @@ func TestImpostorTakesThePort(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var heard strings.Builder
-	impostor := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body []byte
-		upgrade := r.Header.Get("Upgrade") != ""
-		if !upgrade {
-			body, _ = io.ReadAll(r.Body)
-		} else if ws, err := websocket.Accept(w, r, nil); err == nil {
-			_, body, _ = ws.Read(r.Context())
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		_ = r.Header.Write(&heard)
-		_, _ = heard.Write(body)
-		if !upgrade {
-			_, _ = io.WriteString(w, "[]")
-		}
-	})}
+	impostor := &http.Server{Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			var body []byte
+			upgrade := r.Header.Get("Upgrade") != ""
+			if !upgrade {
+				body, _ = io.ReadAll(r.Body)
+			} else if ws, err := websocket.Accept(w, r, nil); err == nil {
+				_, body, _ = ws.Read(r.Context())
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			_ = r.Header.Write(&heard)
+			_, _ = heard.Write(body)
+			if !upgrade {
+				_, _ = io.WriteString(w, "[]")
+			}
+		})}
 	served := make(chan error, 1)
 	go func() { served <- impostor.Serve(l) }()
 
 	for says, args := range map[string][]string{
-		"is of a gateway that has ended":               {"sessions", "query", session, "the launch code"},
+		"is of a gateway that has ended": {"sessions", "query", session,
+			"the launch code"},
 		"it could not prove that it knows the token (": {"--url", g.url, "push", "the launch code"},
-		"could not prove that it knows the token (TAP_ADM": {"--url", g.url, "sessions", "start", "--provider-url",
+		"could not prove that it knows the token (TAP_ADM": {"--url", g.url, "sessions", "start",
+			"--provider-url",
 			"http://127.0.0.1:1/v1"},
 	} {
 		var env []string

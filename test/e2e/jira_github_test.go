@@ -17,7 +17,8 @@ import (
 	"tapgw/internal/taptest/fakegithub"
 )
 
-// nodeTemplate copies a template in Node, and the SDK, to where they find what `make runtime` installed.
+// nodeTemplate copies a template in Node, and the SDK, to where they find what `make runtime`
+// installed.
 func (h *home) nodeTemplate(name string) (dir string) {
 	h.t.Helper()
 	for _, part := range []string{"node", "templates/" + name} {
@@ -57,7 +58,8 @@ func issueModel(r *scriptmodel.Request) scriptmodel.Reply {
 		{Name: "issue_comment", Args: `{"id":"#1","text":"On it."}`},
 		{Name: "issue_set_status", Args: `{"id":"#1","status":"in progress"}`},
 		{Name: "issue_set_status", Args: `{"id":"#1","status":"closed"}`},
-		{Name: "issue_link_pull_request", Args: `{"id":"#1","url":"https://github.com/owner/repo/pull/7"}`},
+		{Name: "issue_link_pull_request",
+			Args: `{"id":"#1","url":"https://github.com/owner/repo/pull/7"}`},
 		{Name: "issue_comment", Args: `{"id":"#2","text":"Not selected."}`},
 	}
 	if done == len(calls) {
@@ -66,8 +68,9 @@ func issueModel(r *scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{ToolCalls: calls[done : done+1]}
 }
 
-// TestJiraGitHub starts the template by its sample, on a server that behaves as GitHub's API. The issues are in the
-// prompt, a comment wakes the model, and its answer goes out as far as the configuration and the user's hooks allow.
+// TestJiraGitHub starts the template by its sample, on a server that behaves as GitHub's API. The
+// issues are in the prompt, a comment wakes the model, and its answer goes out as far as the
+// configuration and the user's hooks allow.
 func TestJiraGitHub(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -88,8 +91,9 @@ func TestJiraGitHub(t *testing.T) {
 		"providers/templates/jira-github",
 		h.nodeTemplate("jira-github"),
 		`"comment,status"`,
-		fmt.Sprintf(`"comment,status,link", "--status-label", "in progress", "--api", %q, "--interval", `+
-			`"0.2", "--as", "context,push"`, api.URL()),
+		fmt.Sprintf(
+			`"comment,status,link", "--status-label", "in progress", "--api", %q, "--interval", `+
+				`"0.2", "--as", "context,push"`, api.URL()),
 	)
 	session := h.copilot(m)
 	h.waitTool(session, "issue_list")
@@ -102,7 +106,8 @@ func TestJiraGitHub(t *testing.T) {
 	h.ask(session, "hello")
 	request(t, m, 1)
 	if !heard(m, "| #1 [open] Login fails (agent)") || heard(m, "Not for agents") {
-		t.Error("the first prompt has not the selected issue, or another one, want the selected one only")
+		t.Error(
+			"the first prompt has not the selected issue, or another one, want the selected one only")
 	}
 
 	api.Lock()
@@ -115,7 +120,8 @@ func TestJiraGitHub(t *testing.T) {
 		t.Errorf("the model was told %q, want %q in it", prompt, want)
 	}
 	for i, want := range []string{"| #1 [open] Login fails", "| #1 [in progress] Login fails",
-		"--allow has no close: ask the user", "links are for people", `no selected issue is called "#2"`} {
+		"--allow has no close: ask the user", "links are for people",
+		`no selected issue is called "#2"`} {
 		if got := request(t, m, 3+i).LastResult(); !strings.Contains(got, want) {
 			t.Errorf("call %d answers %q, want %q in it", i, got, want)
 		}
@@ -126,7 +132,8 @@ func TestJiraGitHub(t *testing.T) {
 		issue["state"] != "open" ||
 		len(issue["labels"].([]any)) != 2 ||
 		len(api.Talk[2]) != 0 {
-		t.Errorf("the issue is %v with the comments %v, want one comment and one label more", issue, api.Talk)
+		t.Errorf("the issue is %v with the comments %v, want one comment and one label more", issue,
+			api.Talk)
 	}
 	api.Unlock()
 
@@ -135,7 +142,8 @@ func TestJiraGitHub(t *testing.T) {
 	session = h.local()
 	h.waitTool(session, "issue_read")
 	eventually(t, patience, func() error {
-		r := h.run(tapctl, "tools", "call", "--session", session, "issue_read", "--args", `{"id":"#1"}`)
+		r := h.run(tapctl, "tools", "call", "--session", session, "issue_read", "--args",
+			`{"id":"#1"}`)
 		if !strings.Contains(r.stdout, "| me says: On it.") {
 			return fmt.Errorf("after a restart issue_read answers %+v", r)
 		}
@@ -175,16 +183,20 @@ func control(t *testing.T, url, change string) (s jiraState) {
 	return s
 }
 
-// TestJiraGitHubWithJira runs the template by hand on a server that behaves as Jira's API while gateways come and go.
+// TestJiraGitHubWithJira runs the template by hand on a server that behaves as Jira's API while
+// gateways come and go.
 func TestJiraGitHubWithJira(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	dir := h.nodeTemplate("jira-github")
-	jira := h.start("node", filepath.Join(dir, "test", "jira.mjs"), "me@example.com:jira-token").result()
+	jira := h.start("node", filepath.Join(dir, "test", "jira.mjs"),
+		"me@example.com:jira-token").result()
 	control(t, jira, `{"APP-1": {"title": "Login fails"}}`)
 	h.env = append(h.env, "JIRA_EMAIL=me@example.com", "JIRA_API_TOKEN=jira-token")
-	p := h.start("node", filepath.Join(dir, "main.mjs"), "--source", "jira", "--api", jira, "--project", "APP",
-		"--interval", "0.2", "--as", "push", "--level", "surface", "--allow", "comment,status,close,link")
+	p := h.start("node", filepath.Join(dir, "main.mjs"), "--source", "jira", "--api", jira,
+		"--project", "APP",
+		"--interval", "0.2", "--as", "push", "--level", "surface", "--allow",
+		"comment,status,close,link")
 	g := h.serve()
 	session := h.local()
 	h.waitTool(session, "issue_list")
@@ -192,9 +204,11 @@ func TestJiraGitHubWithJira(t *testing.T) {
 	control(t, jira, `{"APP-1": {"comment": "Any news?"}}`)
 	h.waitTimeline(session, "| Ann: Any news?")
 	h.call(session, "issue_comment", `{"id":"APP-1","text":"On it."}`)
-	h.call(session, "issue_link_pull_request", `{"id":"APP-1","url":"https://github.com/owner/repo/pull/7"}`)
+	h.call(session, "issue_link_pull_request",
+		`{"id":"APP-1","url":"https://github.com/owner/repo/pull/7"}`)
 	h.call(session, "issue_set_status", `{"id":"APP-1","status":"done"}`)
-	if s := control(t, jira, "{}").Issues[0]; s.Status != "Done" || len(s.Comments) != 2 || len(s.Links) != 1 {
+	if s := control(t, jira, "{}").Issues[0]; s.Status != "Done" || len(s.Comments) != 2 ||
+		len(s.Links) != 1 {
 		t.Errorf("the issue is %+v, want it done, with a comment and a link more", s)
 	}
 	g.kill()

@@ -53,7 +53,8 @@ func runTests(m *testing.M) int {
 	}
 	repo = filepath.Dir(filepath.Dir(wd))
 	if copilot.Installed(repo) == "" {
-		return complain(fmt.Errorf("no Copilot runtime in %s: run make runtime", filepath.Join(repo, ".runtime")))
+		return complain(fmt.Errorf("no Copilot runtime in %s: run make runtime",
+			filepath.Join(repo, ".runtime")))
 	}
 	if root, err = os.MkdirTemp("", "tapgw-e2e-"); err != nil {
 		return complain(err)
@@ -68,7 +69,8 @@ func runTests(m *testing.M) int {
 	setParallel()
 	code := m.Run()
 	if left := orphans(); len(left) > 0 {
-		code = complain(fmt.Errorf("these processes are left over:\n\t%s", strings.Join(left, "\n\t")))
+		code = complain(fmt.Errorf("these processes are left over:\n\t%s",
+			strings.Join(left, "\n\t")))
 		for _, process := range left {
 			var pid int
 			if _, err := fmt.Sscan(process, &pid); err == nil {
@@ -136,7 +138,8 @@ func processesOf(mark string) []string {
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		environment, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		if strings.Contains(string(command), mark) || strings.Contains(string(environment), mark) {
-			found = append(found, pid+" "+strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " ")))
+			found = append(found,
+				pid+" "+strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " ")))
 		}
 	}
 	return found

@@ -9,8 +9,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestMCPAsksOverStdio has an MCP server ask while a client of `tapgw mcp` calls its tool: the client's user is asked,
-// twice where the tool has two rounds, and the answers reach the server. So does a refusal.
+// TestMCPAsksOverStdio has an MCP server ask while a client of `tapgw mcp` calls its tool: the
+// client's user is asked, twice where the tool has two rounds, and the answers reach the server. So
+// does a refusal.
 func TestMCPAsksOverStdio(t *testing.T) {
 	t.Parallel()
 	for _, revision := range mcpEras {
@@ -36,15 +37,18 @@ func TestMCPAsksOverStdio(t *testing.T) {
 				},
 				{
 					"test_input_required_result_multi_round",
-					mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada", "color": "red"}},
+					mcp.ElicitResult{Action: "accept",
+						Content: map[string]any{"name": "Ada", "color": "red"}},
 					[]string{"step1?", "step2?"}, `"step2"`,
 				},
-				{"test_elicitation", mcp.ElicitResult{Action: "decline"}, []string{"user?"}, `"action":"decline"`},
+				{"test_elicitation", mcp.ElicitResult{Action: "decline"}, []string{"user?"},
+					`"action":"decline"`},
 			} {
 				c.answer = tt.answer
 				got, err := c.call(tt.tool)
 				if err != nil || !strings.Contains(got, tt.want) {
-					t.Errorf("%s, %s: the server got %q, %v, want %s", tt.tool, tt.answer.Action, got, err, tt.want)
+					t.Errorf("%s, %s: the server got %q, %v, want %s", tt.tool, tt.answer.Action,
+						got, err, tt.want)
 				}
 				for _, want := range tt.asked {
 					select {
@@ -58,7 +62,8 @@ func TestMCPAsksOverStdio(t *testing.T) {
 				}
 			}
 			if len(c.asked) > 0 {
-				t.Errorf("the user was asked %d times more, want no more: %q", len(c.asked), <-c.asked)
+				t.Errorf("the user was asked %d times more, want no more: %q", len(c.asked),
+					<-c.asked)
 			}
 		})
 	}

@@ -19,7 +19,8 @@ import (
 func installed(t testing.TB, pattern string) string {
 	t.Helper()
 	for _, dir := range []string{".runtime", ".runtime/agents"} {
-		found, err := filepath.Glob(filepath.Join(repo, dir, "node_modules", filepath.FromSlash(pattern)))
+		found, err := filepath.Glob(filepath.Join(repo, dir, "node_modules",
+			filepath.FromSlash(pattern)))
 		if err == nil && len(found) > 0 {
 			return found[0]
 		}
@@ -29,9 +30,11 @@ func installed(t testing.TB, pattern string) string {
 }
 
 // platform is how npm's packages name this system.
-var platform = runtime.GOOS + "-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+var platform = runtime.GOOS + "-" + map[string]string{"amd64": "x64",
+	"arm64": "arm64"}[runtime.GOARCH]
 
-// agentPatience is longer than that for our own programs: some agents compute for five seconds before they do anything.
+// agentPatience is longer than that for our own programs: some agents compute for five seconds
+// before they do anything.
 const agentPatience = 3 * patience
 
 // mcpAgent is a coding agent that is an MCP client: how it runs one prompt with the scripted model.
@@ -42,8 +45,8 @@ type mcpAgent struct {
 	command  func(t testing.TB) []string
 }
 
-// copilotEnv is the environment in which the Copilot CLI needs no account and no network. It unpacks 235 MB, once for
-// all tests.
+// copilotEnv is the environment in which the Copilot CLI needs no account and no network. It
+// unpacks 235 MB, once for all tests.
 func copilotEnv(m *scriptmodel.Server) []string {
 	return []string{"COPILOT_PROVIDER_BASE_URL=" + m.URL, "COPILOT_PROVIDER_API_KEY=" + modelKey,
 		"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true", unpackedOnce()}
@@ -57,8 +60,8 @@ var mcpAgents = map[string]mcpAgent{
 	"copilot": {
 		env: copilotEnv,
 		command: func(t testing.TB) []string {
-			return []string{installed(t, "@github/copilot-"+platform+"/copilot"), "--no-auto-update", "--silent",
-				"--allow-all-tools", "-p"}
+			return []string{installed(t, "@github/copilot-"+platform+"/copilot"),
+				"--no-auto-update", "--silent", "--allow-all-tools", "-p"}
 		},
 	},
 	"gemini": {
@@ -66,7 +69,8 @@ var mcpAgents = map[string]mcpAgent{
 		text:     `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}}`,
 		env: func(m *scriptmodel.Server) []string {
 			return []string{"GOOGLE_GEMINI_BASE_URL=" + m.Root(), "GEMINI_API_KEY=" + modelKey,
-				"GEMINI_MODEL=" + scriptmodel.ModelID, "GEMINI_CLI_TRUST_WORKSPACE=true", "GEMINI_CLI_NO_RELAUNCH=true"}
+				"GEMINI_MODEL=" + scriptmodel.ModelID, "GEMINI_CLI_TRUST_WORKSPACE=true",
+				"GEMINI_CLI_NO_RELAUNCH=true"}
 		},
 		command: func(t testing.TB) []string {
 			return []string{
@@ -90,13 +94,15 @@ var mcpAgents = map[string]mcpAgent{
 			}
 		},
 		command: func(t testing.TB) []string {
-			return []string{installed(t, "opencode-"+platform+"*/bin/opencode"), "run", "--title", "test"}
+			return []string{installed(t, "opencode-"+platform+"*/bin/opencode"), "run", "--title",
+				"test"}
 		},
 	},
 }
 
-// lateTool is a model that wants a tool that is not there yet: it calls one that waits, and then others until
-// the tool has come, all in one turn. Agents put names of their own before those of tools.
+// lateTool is a model that wants a tool that is not there yet: it calls one that waits, and then
+// others until the tool has come, all in one turn. Agents put names of their own before those of
+// tools.
 func lateTool(r *scriptmodel.Request) scriptmodel.Reply {
 	call := func(tool string, args map[string]string) (scriptmodel.ToolCall, bool) {
 		for _, name := range r.ToolNames() {
@@ -124,8 +130,8 @@ func lateTool(r *scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{next}, Delay: 50 * time.Millisecond}
 }
 
-// TestMCPAgents installs the gateway in real agents. Their models call a provider's tool, and one that the
-// provider adds meanwhile, in the same turn.
+// TestMCPAgents installs the gateway in real agents. Their models call a provider's tool, and one
+// that the provider adds meanwhile, in the same turn.
 func TestMCPAgents(t *testing.T) {
 	t.Parallel()
 	for name, agent := range mcpAgents {
@@ -175,15 +181,16 @@ func testAgent(t *testing.T, name string, a mcpAgent, flags []string) {
 	p.writeLine("add greet_late")
 	p.expect("added greet_late <nil>")
 	p.writeLine("finish")
-	if code := turn.wait(agentPatience); code != 0 || !strings.Contains(turn.output(), "Hello, latecomer!") {
+	if code := turn.wait(agentPatience); code != 0 ||
+		!strings.Contains(turn.output(), "Hello, latecomer!") {
 		t.Errorf("%s: code %d, want 0 and what the late tool said:\n%s", name, code, turn.output())
 	}
 	h.waitTimeline(session, "calls greet_late")
 	h.uninstalled(name, decode[struct{ File string }](t, install.stdout).File, a.text)
 }
 
-// uninstalled checks that tapgw mcp uninstall leaves what was in a client's file, and nothing of ours. Some clients
-// write to it, too.
+// uninstalled checks that tapgw mcp uninstall leaves what was in a client's file, and nothing of
+// ours. Some clients write to it, too.
 func (h *home) uninstalled(client, file, before string) {
 	h.t.Helper()
 	if r := h.run(tapgw, "mcp", "uninstall", client, "--yes"); r.code != 0 {
@@ -192,12 +199,13 @@ func (h *home) uninstalled(client, file, before string) {
 	after, err := os.ReadFile(file)
 	if err != nil && !os.IsNotExist(err) || !strings.Contains(string(after), before) ||
 		strings.Contains(string(after), "tapgw") {
-		h.t.Errorf("after uninstall %s says %q (%v), want %q and nothing of tapgw", file, after, err, before)
+		h.t.Errorf("after uninstall %s says %q (%v), want %q and nothing of tapgw", file, after,
+			err, before)
 	}
 }
 
-// TestMCPInspector calls tools and reads streams with MCP's own client for the command line, in the revision of
-// 2026 and in those with a handshake.
+// TestMCPInspector calls tools and reads streams with MCP's own client for the command line, in the
+// revision of 2026 and in those with a handshake.
 func TestMCPInspector(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -213,9 +221,11 @@ func TestMCPInspector(t *testing.T) {
 	headers := object{"Authorization": "Bearer " + token}
 	config, err := json.Marshal(object{"mcpServers": object{
 		"modern": object{"type": "http", "url": url, "headers": headers, "protocolEra": "modern"},
-		"legacy": object{"type": "http", "url": url + "/s/" + session, "headers": headers, "protocolEra": "legacy"},
-		"stdio": object{"type": "stdio", "command": tapgw, "args": []string{"mcp", "--session", session},
-			"env": object{"COPILOT_HOME": h.path("copilot")}, "protocolEra": "modern"},
+		"legacy": object{"type": "http", "url": url + "/s/" + session, "headers": headers,
+			"protocolEra": "legacy"},
+		"stdio": object{"type": "stdio", "command": tapgw,
+			"args": []string{"mcp", "--session", session},
+			"env":  object{"COPILOT_HOME": h.path("copilot")}, "protocolEra": "modern"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -225,14 +235,18 @@ func TestMCPInspector(t *testing.T) {
 		inspect := func(args ...string) result {
 			return h.run(installed(t, "node-"+platform+"/bin/node"), append([]string{
 				installed(t, "@modelcontextprotocol/inspector/clients/launcher/build/index.js"),
-				"--cli", "--config", h.path("inspector.json"), "--server", server, "-q"}, args...)...)
+				"--cli", "--config", h.path("inspector.json"), "--server", server, "-q"},
+				args...)...)
 		}
-		if r := inspect("--method", "tools/list", "--strict"); r.code != 0 || !strings.Contains(r.stdout, `"greet"`) {
-			t.Errorf("%s: tools/list: code %d, want 0 and greet: %s%s", server, r.code, r.stdout, r.stderr)
+		if r := inspect("--method", "tools/list", "--strict"); r.code != 0 ||
+			!strings.Contains(r.stdout, `"greet"`) {
+			t.Errorf("%s: tools/list: code %d, want 0 and greet: %s%s", server, r.code, r.stdout,
+				r.stderr)
 		}
 		r := inspect("--method", "tools/call", "--tool-name", "greet", "--tool-arg", "name="+server)
 		if r.code != 0 || !strings.Contains(r.stdout, "Hello, "+server+"!") {
-			t.Errorf("%s: greet: code %d, want 0 and a greeting: %s%s", server, r.code, r.stdout, r.stderr)
+			t.Errorf("%s: greet: code %d, want 0 and a greeting: %s%s", server, r.code, r.stdout,
+				r.stderr)
 		}
 		const toolFailed = 5
 		r = inspect("--method", "tools/call", "--tool-name", "missing")
@@ -248,7 +262,8 @@ func TestMCPInspector(t *testing.T) {
 		}
 		r = inspect("--method", "resources/list")
 		if r.code != 0 || !strings.Contains(r.stdout, "tapgw://stream/") {
-			t.Errorf("%s: resources/list: code %d, want 0 and a stream: %s%s", server, r.code, r.stdout, r.stderr)
+			t.Errorf("%s: resources/list: code %d, want 0 and a stream: %s%s", server, r.code,
+				r.stdout, r.stderr)
 		}
 	}
 }

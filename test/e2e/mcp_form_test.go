@@ -9,15 +9,16 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// formAnswer is what the page sends of the form of server-everything. The model gets it back in the tool's result.
+// formAnswer is what the page sends of the form of server-everything. The model gets it back in the
+// tool's result.
 const formAnswer = `"action": "accept", "content": { "birthdate": "1815-12-10", "check": true, ` +
 	`"email": "ada@example.com", "firstLine": "It was a dark and stormy night.", "homepage": "https://example.com/ada", ` +
 	`"integer": 36, "legacyTitledEnum": "pet-2", "name": "Ada Lovelace", "number": 2.718, ` +
 	`"titledMultipleSelectEnum": [ "fish-1", "fish-3" ], "titledSingleSelectEnum": "hero-2", ` +
 	`"untitledMultipleSelectEnum": [ "Guitar", "Drums", "Bass" ], "untitledSingleSelectEnum": "Phoebe" }`
 
-// TestMCPForm answers on the page what a real MCP server asks while a real session calls its tool: a form with a
-// field of each kind that MCP has. What the form does not allow keeps it open.
+// TestMCPForm answers on the page what a real MCP server asks while a real session calls its tool:
+// a form with a field of each kind that MCP has. What the form does not allow keeps it open.
 func TestMCPForm(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -30,11 +31,13 @@ func TestMCPForm(t *testing.T) {
 	v.waitText(".connection", "Live")
 
 	turn := h.asking(session, "call:trigger-elicitation-request")
-	v.waitText(".card.question .text", "everything: Please provide inputs for the following fields:")
+	v.waitText(".card.question .text",
+		"everything: Please provide inputs for the following fields:")
 	v.keepPicture("asked")
 	v.fill(".card .field:first-child input", "Ada Lovelace") // what must be filled comes first
-	for id, text := range map[string]string{"email": "ada", "homepage": "https://example.com/ada", "integer": "101",
-		"number": "2.718"} {
+	for id, text := range map[string]string{"email": "ada", "homepage": "https://example.com/ada",
+		"integer": "101",
+		"number":  "2.718"} {
 		v.fill(`.card [id$="-`+id+`"]`, text)
 	}
 	eval[any](v.tab, `document.querySelector('.card [id$="-birthdate"]').value = "1815-12-10"`)
@@ -46,7 +49,8 @@ func TestMCPForm(t *testing.T) {
 		v.tick(label)
 	}
 
-	// The browser asks for what is wrong in a field, the gateway refuses what is wrong with several.
+	// The browser asks for what is wrong in a field, the gateway refuses what is wrong with
+	// several.
 	for id, right := range map[string]string{"email": "ada@example.com", "integer": "36"} {
 		v.until(`document.querySelector(%s).matches(":invalid")`, `.card [id$="-`+id+`"]`)
 		v.button("Answer")

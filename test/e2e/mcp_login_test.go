@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/taptest"
 )
 
-// TestMCPLogin logs in at a remote MCP server with a real browser. The gateway's page says what to do as long as the
-// server waits for a login.
+// TestMCPLogin logs in at a remote MCP server with a real browser. The gateway's page says what to
+// do as long as the server waits for a login.
 func TestMCPLogin(t *testing.T) {
 	t.Parallel()
 	a := taptest.NewAuthServer()
@@ -71,6 +71,7 @@ func serveOneTool(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, in.ID, result)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, in.ID)
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`,
+			in.ID)
 	}
 }

@@ -41,7 +41,8 @@ func (h *home) connectMCP(revision string, args ...string) *mcpClient {
 			default:
 			}
 		},
-		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult,
+			error) {
 			c.asked <- r.Params.Message
 			return &c.answer, nil
 		},
@@ -98,7 +99,8 @@ func (c *mcpClient) waitChanged() bool {
 
 // call calls a tool and returns the text of its result.
 func (c *mcpClient) call(tool string) (string, error) {
-	result, err := c.CallTool(c.ctx, &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"name": "you"}})
+	result, err := c.CallTool(c.ctx,
+		&mcp.CallToolParams{Name: tool, Arguments: map[string]any{"name": "you"}})
 	if err != nil {
 		return "", err
 	}
@@ -118,8 +120,8 @@ func (c *mcpClient) greets(tool string) {
 	}
 }
 
-// TestMCPRestart restarts the gateway under a client of `tapgw mcp`, in order and by kill -9. A call under way
-// fails, and the same client goes on with the tools of the next gateway.
+// TestMCPRestart restarts the gateway under a client of `tapgw mcp`, in order and by kill -9. A
+// call under way fails, and the same client goes on with the tools of the next gateway.
 func TestMCPRestart(t *testing.T) {
 	t.Parallel()
 	for _, revision := range mcpEras {

@@ -34,11 +34,12 @@ func (h *home) mcpFile(name, more string) {
 	if _, err := os.Stat(program); err != nil {
 		h.t.Fatalf("no MCP server: %v: run make runtime", err)
 	}
-	h.put("providers/"+name+".toml", fmt.Sprintf("kind = \"mcp\"\ncommand = [\"node\", %q]\n%s\n", program, more))
+	h.put("providers/"+name+".toml", fmt.Sprintf("kind = \"mcp\"\ncommand = [\"node\", %q]\n%s\n",
+		program, more))
 }
 
-// TestMCPServer lets a real session use a real MCP server: texts, an image, progress, a question that tapctl answers, a
-// call that is interrupted, and one whose server is killed.
+// TestMCPServer lets a real session use a real MCP server: texts, an image, progress, a question
+// that tapctl answers, a call that is interrupted, and one whose server is killed.
 func TestMCPServer(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -68,7 +69,8 @@ func TestMCPServer(t *testing.T) {
 			heard(m, "the image you requested"),
 		)
 	}
-	if got := h.ask(session, `call:trigger-long-running-operation {"duration":1,"steps":2}`); !strings.Contains(got,
+	if got := h.ask(session,
+		`call:trigger-long-running-operation {"duration":1,"steps":2}`); !strings.Contains(got,
 		"Long running operation completed") {
 		t.Errorf("the long operation: %q, want its end", got)
 	}
@@ -79,7 +81,8 @@ func TestMCPServer(t *testing.T) {
 	}
 
 	turn := h.asking(session, "call:trigger-elicitation-request")
-	if q := h.asked(session); !strings.HasPrefix(q.Message, "everything: Please provide inputs") || q.Schema == nil {
+	if q := h.asked(session); !strings.HasPrefix(q.Message, "everything: Please provide inputs") ||
+		q.Schema == nil {
 		t.Errorf("the question is %+v, want that of the server with its form", q)
 	}
 	h.tapctl("sessions", "answer", session, "--content", `{"name":"Bo"}`)
@@ -103,7 +106,8 @@ func TestMCPServer(t *testing.T) {
 	})
 	h.killMCPServer("everything")
 	turn.wait(patience)
-	if last := m.Requests()[len(m.Requests())-1]; !strings.Contains(last.LastResult(), "DISCONNECTED") {
+	if last := m.Requests()[len(m.Requests())-1]; !strings.Contains(last.LastResult(),
+		"DISCONNECTED") {
 		t.Errorf("the model was told %q, want DISCONNECTED", last.LastResult())
 	}
 	h.waitTimeline(session, "provider everything left")
@@ -135,12 +139,14 @@ func (h *home) killMCPServer(name string) {
 	}
 }
 
-// TestMCPServersOfSessions runs a server for each session, which gets its directory as its root, and one for all.
+// TestMCPServersOfSessions runs a server for each session, which gets its directory as its root,
+// and one for all.
 func TestMCPServersOfSessions(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.serveFiles()
-	h.mcpFile("filesystem", "sessions = \"each\"\nprefix = \"fs_\"\nallow = [\"read_text_file\", \"write_file\"]")
+	h.mcpFile("filesystem",
+		"sessions = \"each\"\nprefix = \"fs_\"\nallow = [\"read_text_file\", \"write_file\"]")
 	h.mcpFile("memory", fmt.Sprintf("[env]\nMEMORY_FILE_PATH = %q", h.path("memory.json")))
 	var sessions []string
 	for _, name := range []string{"one", "two"} {
@@ -148,7 +154,8 @@ func TestMCPServersOfSessions(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte("the note of "+name), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte("the note of "+name),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		sessions = append(sessions, h.tapctl("sessions", "start", "--host", "local", "--cwd", dir))
@@ -156,24 +163,27 @@ func TestMCPServersOfSessions(t *testing.T) {
 	for i, name := range []string{"one", "two"} {
 		h.waitTool(sessions[i], "fs_read_text_file")
 		args := func(of string) string {
-			data, err := json.Marshal(map[string]string{"path": filepath.Join(h.path(of), "note.txt")})
+			data, err := json.Marshal(map[string]string{"path": filepath.Join(h.path(of),
+				"note.txt")})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return string(data)
 		}
-		if got := h.call(sessions[i], "fs_read_text_file", args(name)); !strings.Contains(got, "the note of "+name) {
+		if got := h.call(sessions[i], "fs_read_text_file", args(name)); !strings.Contains(got,
+			"the note of "+name) {
 			t.Errorf("session %s reads %q, want its note", name, got)
 		}
 		other := map[string]string{"one": "two", "two": "one"}[name]
 		r := h.run(tapctl, "tools", "call", "--session", sessions[i], "fs_read_text_file",
 			"--args", args(other))
 		if r.code == 0 || !strings.Contains(r.stderr+r.stdout, "outside allowed directories") {
-			t.Errorf("session %s reads the note of %s: code %d, %s%s, want a refusal", name, other, r.code, r.stdout,
-				r.stderr)
+			t.Errorf("session %s reads the note of %s: code %d, %s%s, want a refusal", name, other,
+				r.code, r.stdout, r.stderr)
 		}
 	}
-	h.call(sessions[0], "create_entities", `{"entities":[{"name":"Bo","entityType":"person","observations":["tall"]}]}`)
+	h.call(sessions[0], "create_entities",
+		`{"entities":[{"name":"Bo","entityType":"person","observations":["tall"]}]}`)
 	if got := h.call(sessions[1], "read_graph", `{}`); !strings.Contains(got, "tall") {
 		t.Errorf("the memory of both sessions: %q, want what the other said", got)
 	}
@@ -184,12 +194,14 @@ func TestMCPFaults(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.serveFiles()
-	redirecting := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect))
+	redirecting := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/",
+		http.StatusTemporaryRedirect))
 	defer redirecting.Close()
 	defer redirecting.CloseClientConnections()
 	h.put("providers/far.toml", fmt.Sprintf("kind = \"mcp\"\nurl = %q\n", redirecting.URL))
 	h.put("providers/none.toml", "kind = \"mcp\"\ncommand = [\"/no/such/server\"]\n")
-	h.put("providers/secret.toml", "kind = \"mcp\"\nurl = \"http://127.0.0.1:1/\"\nheaders = { A = \"${NOT_SET}\" }\n")
+	h.put("providers/secret.toml",
+		"kind = \"mcp\"\nurl = \"http://127.0.0.1:1/\"\nheaders = { A = \"${NOT_SET}\" }\n")
 	h.mcpFile("memory", "")
 	session := h.local()
 	h.waitTool(session, "read_graph")
@@ -210,8 +222,8 @@ func TestMCPFaults(t *testing.T) {
 	}
 }
 
-// TestMCPEvents has a real MCP server wake a real session that idles: its changed resource becomes a prompt. So it is
-// after the server was killed; and a changed file changes what becomes of it.
+// TestMCPEvents has a real MCP server wake a real session that idles: its changed resource becomes
+// a prompt. So it is after the server was killed; and a changed file changes what becomes of it.
 func TestMCPEvents(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -225,7 +237,8 @@ func TestMCPEvents(t *testing.T) {
 	live := h.start(tapctl, "sessions", "live", session)
 	events := func(stream string) []adminapi.StreamRow {
 		t.Helper()
-		return decode[[]adminapi.StreamRow](t, h.tapctl("query", "--session", session, stream+"@everything", "--json"))
+		return decode[[]adminapi.StreamRow](t,
+			h.tapctl("query", "--session", session, stream+"@everything", "--json"))
 	}
 	waitEvent := func(stream, text string) {
 		t.Helper()
@@ -247,9 +260,11 @@ func TestMCPEvents(t *testing.T) {
 		t.Errorf("the model was woken by %q, want %q in it", woken.LastUser(), prompt)
 	}
 	waitEvent("build", "demo://resource/dynamic/text/1 has changed:\nResource 1: ")
-	waitEvent("logs", "info: Received Subscribe Resource request for URI: demo://resource/dynamic/text/1")
+	waitEvent("logs",
+		"info: Received Subscribe Resource request for URI: demo://resource/dynamic/text/1")
 	eventually(t, patience, func() error {
-		if out := live.output(); !strings.Contains(out, "demo://resource/dynamic/text/1 has changed") {
+		if out := live.output(); !strings.Contains(out,
+			"demo://resource/dynamic/text/1 has changed") {
 			return fmt.Errorf("tapctl sessions live shows %q, want the event", out)
 		}
 		return nil
@@ -260,9 +275,11 @@ func TestMCPEvents(t *testing.T) {
 	h.waitTool(session, "toggle-subscriber-updates")
 	before := len(events("build"))
 	eventually(t, patience, func() error {
-		h.call(session, "toggle-subscriber-updates", "{}") // the subscription may come after the first
+		// the subscription may come after the first
+		h.call(session, "toggle-subscriber-updates", "{}")
 		if n := len(events("build")); n == before {
-			return fmt.Errorf("there are %d events since the server was killed, want more", n-before)
+			return fmt.Errorf("there are %d events since the server was killed, want more",
+				n-before)
 		}
 		return nil
 	})

@@ -19,8 +19,9 @@ func (h *home) askingFile() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.put("providers/asking.toml", fmt.Sprintf("kind = \"mcp\"\ncommand = [%q]\nenv = { %s = \"asking\" }\n", self,
-		programVariable))
+	h.put("providers/asking.toml",
+		fmt.Sprintf("kind = \"mcp\"\ncommand = [%q]\nenv = { %s = \"asking\" }\n", self,
+			programVariable))
 }
 
 // Schemas of what the tools ask.
@@ -46,7 +47,8 @@ const (
 // asked is what a tool asks in a round, by names that the server gives to its questions.
 type asked map[string]string
 
-// asking is a program: an MCP server on stdio with the tools of the suite's scenarios that ask the user.
+// asking is a program: an MCP server on stdio with the tools of the suite's scenarios that ask the
+// user.
 func asking([]string) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "asking", Version: "1"}, nil)
 	for name, rounds := range map[string][]asked{
@@ -76,7 +78,8 @@ func asking([]string) error {
 					}, nil
 				}
 				text, err := json.Marshal(r.Params.InputResponses)
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, err
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(
+					text)}}}, err
 			})
 	}
 	return server.Run(context.Background(), &mcp.StdioTransport{})

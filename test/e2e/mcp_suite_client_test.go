@@ -22,14 +22,16 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Variables: the directory for provider files, and the secret of the client that the suite has registered.
+// Variables: the directory for provider files, and the secret of the client that the suite has
+// registered.
 const (
 	suiteFiles  = "MCP_SUITE_FILES"
 	suiteSecret = "MCP_SUITE_SECRET"
 )
 
-// TestMCPSuiteClient runs the official conformance suite against provider files of kind mcp. The suite starts a server
-// and then the program suite-client, which gives that server to a session and lets it call the tools.
+// TestMCPSuiteClient runs the official conformance suite against provider files of kind mcp. The
+// suite starts a server and then the program suite-client, which gives that server to a session and
+// lets it call the tools.
 func TestMCPSuiteClient(t *testing.T) {
 	t.Parallel()
 	for _, revision := range suiteRevisions {
@@ -39,7 +41,8 @@ func TestMCPSuiteClient(t *testing.T) {
 			h.env = append(h.env, suiteSecret+"=pre-registered-secret")
 			h.serveFiles()
 			s := &suite{home: h, role: "client", revision: revision}
-			h.env = append(h.env, programVariable+"=suite-client", suiteFiles+"="+h.path("providers"))
+			h.env = append(h.env, programVariable+"=suite-client",
+				suiteFiles+"="+h.path("providers"))
 			self, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -50,8 +53,8 @@ func TestMCPSuiteClient(t *testing.T) {
 	}
 }
 
-// suiteClient is what that program does: a session with a provider file for the suite's server. It calls what the
-// scenario asks for, accepts each form with what it must have, and cleans up.
+// suiteClient is what that program does: a session with a provider file for the suite's server. It
+// calls what the scenario asks for, accepts each form with what it must have, and cleans up.
 type suiteClient struct {
 	*client.Client
 	name    string // of the provider and the session
@@ -98,20 +101,24 @@ func runSuiteClient(args []string) error {
 	if err != nil {
 		return err
 	}
-	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(os.Getenv("MCP_CONFORMANCE_SCENARIO"), "-")
-	c := &suiteClient{Client: admin, name: fmt.Sprintf("%s-%d", name, os.Getpid()), calls: scenario.ToolCalls}
+	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(os.Getenv("MCP_CONFORMANCE_SCENARIO"),
+		"-")
+	c := &suiteClient{Client: admin, name: fmt.Sprintf("%s-%d", name, os.Getpid()),
+		calls: scenario.ToolCalls}
 	cwd, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	if c.session, err = c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: cwd, Label: c.name}); err != nil {
+	if c.session, err = c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: cwd,
+		Label: c.name}); err != nil {
 		return err
 	}
 	defer func() { _ = c.Delete(context.WithoutCancel(ctx), c.session) }()
 	path := filepath.Join(os.Getenv(suiteFiles), c.name+".toml")
 	file := fmt.Sprintf("kind = \"mcp\"\nurl = %q\nsessions = { label = %q }\n", args[0], c.name)
 	if scenario.ClientID != "" {
-		file += fmt.Sprintf("[oauth]\nclient_id = %q\nclient_secret = \"${%s}\"\n", scenario.ClientID, suiteSecret)
+		file += fmt.Sprintf("[oauth]\nclient_id = %q\nclient_secret = \"${%s}\"\n",
+			scenario.ClientID, suiteSecret)
 	}
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		return err
@@ -176,7 +183,8 @@ var isPassing = regexp.MustCompile(needsLogin + "|the login has changed")
 
 // attempts reads the log of the provider.
 func (c *suiteClient) attempts(ctx context.Context) (n attempts) {
-	lines, _ := c.ProviderLog(ctx, c.name, client.LogQuery{}) // there is none before the gateway has read the file
+	// there is none before the gateway has read the file
+	lines, _ := c.ProviderLog(ctx, c.name, client.LogQuery{})
 	for _, line := range lines {
 		switch {
 		case strings.Contains(line, "connected by MCP"):
@@ -219,8 +227,8 @@ func browse(ctx context.Context, link string) error {
 	return answer.Body.Close()
 }
 
-// callAll calls the tools that the scenario names, or each tool once, and reads a resource and a prompt where the
-// server has some.
+// callAll calls the tools that the scenario names, or each tool once, and reads a resource and a
+// prompt where the server has some.
 func (c *suiteClient) callAll(ctx context.Context) error {
 	if len(c.calls) > 0 {
 		for _, call := range c.calls {
@@ -254,9 +262,11 @@ func (c *suiteClient) callAll(ctx context.Context) error {
 	return nil
 }
 
-// call calls a tool and returns what it said. The suite sees its own side of it. Where the gateway refuses arguments,
-// such as null for an optional text, it leaves null out, as a model would.
-func (c *suiteClient) call(ctx context.Context, name string, args json.RawMessage) (text string, err error) {
+// call calls a tool and returns what it said. The suite sees its own side of it. Where the gateway
+// refuses arguments, such as null for an optional text, it leaves null out, as a model would.
+func (c *suiteClient) call(
+	ctx context.Context, name string, args json.RawMessage,
+) (text string, err error) {
 	r, err := c.Call(ctx, c.session, name, adminapi.Call{Args: args})
 	if r.ErrorCode == string(protocol.CodeInvalidArguments) {
 		var members map[string]any
@@ -278,7 +288,9 @@ func (c *suiteClient) call(ctx context.Context, name string, args json.RawMessag
 
 // echoSchema shows the suite a tool's schema as the session has it.
 func (c *suiteClient) echoSchema(ctx context.Context, tools []adminapi.Tool) error {
-	i := slices.IndexFunc(tools, func(t adminapi.Tool) bool { return t.Name == "json_schema_2020_12_tool" })
+	i := slices.IndexFunc(tools, func(t adminapi.Tool) bool {
+		return t.Name == "json_schema_2020_12_tool"
+	})
 	if i < 0 {
 		return errors.New("the tool json_schema_2020_12_tool is not there")
 	}
@@ -289,7 +301,8 @@ func (c *suiteClient) echoSchema(ctx context.Context, tools []adminapi.Tool) err
 	return err
 }
 
-// callWithFirst calls a tool that lists things, and then another one with the name of the first, which ends before end.
+// callWithFirst calls a tool that lists things, and then another one with the name of the first,
+// which ends before end.
 func (c *suiteClient) callWithFirst(ctx context.Context, list, end, tool, key string) error {
 	text, err := c.call(ctx, c.name+"_"+list, nil)
 	first, _, ok := strings.Cut(text, end)
@@ -309,7 +322,8 @@ func (c *suiteClient) answer(ctx context.Context) error {
 		questions, err := c.Questions(ctx)
 		for _, q := range questions {
 			if q.Session == c.session && err == nil {
-				err = c.Answer(ctx, c.session, adminapi.Answer{Question: q.ID, Content: fill(q.Schema)})
+				err = c.Answer(ctx, c.session,
+					adminapi.Answer{Question: q.ID, Content: fill(q.Schema)})
 			}
 		}
 		return false, err

@@ -22,8 +22,8 @@ import (
 	"tapgw/providers"
 )
 
-// TestMCPSuiteServer runs the official conformance suite against /mcp of a gateway. A provider gives its session the
-// tools that the suite calls.
+// TestMCPSuiteServer runs the official conformance suite against /mcp of a gateway. A provider
+// gives its session the tools that the suite calls.
 func TestMCPSuiteServer(t *testing.T) {
 	t.Parallel()
 	for _, revision := range suiteRevisions {
@@ -43,8 +43,8 @@ func TestMCPSuiteServer(t *testing.T) {
 	}
 }
 
-// withToken returns the URL of a proxy that adds the admin token to each request, because the suite has none. Host and
-// Origin stay as they are.
+// withToken returns the URL of a proxy that adds the admin token to each request, because the suite
+// has none. Host and Origin stay as they are.
 func (g *gateway) withToken() string {
 	g.t.Helper()
 	target, err := url.Parse("http" + strings.TrimPrefix(g.url, "ws"))
@@ -103,7 +103,8 @@ func fixtureTools(p *providers.Provider) []providers.Tool {
 		return func(ctx context.Context, _ json.RawMessage) (any, error) {
 			call, _ := providers.CallFrom(ctx)
 			path := filepath.Join(call.PersistDir, name)
-			return providers.File{Path: path, MIMEType: mimeType}, os.WriteFile(path, decode64(base), 0o600)
+			return providers.File{Path: path, MIMEType: mimeType}, os.WriteFile(path,
+				decode64(base), 0o600)
 		}
 	}
 	isThere := false
@@ -115,23 +116,27 @@ func fixtureTools(p *providers.Provider) []providers.Tool {
 			return providers.Image{Data: decode64(pngBase64)}, nil
 		}},
 		{Name: "test_audio_content", Handler: file("silence.wav", "audio/wav", wavBase64)},
-		{Name: "test_embedded_resource", Handler: file("noise.bin", "application/octet-stream", "AAH/")},
-		{Name: "test_multiple_content_types", Handler: func(context.Context, json.RawMessage) (any, error) {
+		{Name: "test_embedded_resource", Handler: file("noise.bin", "application/octet-stream",
+			"AAH/")},
+		{Name: "test_multiple_content_types", Handler: func(context.Context, json.RawMessage) (any,
+			error) {
 			return providers.Content{Parts: []providers.Part{
 				{Type: "text", Text: "a text"},
 				{Type: "image", Data: decode64(pngBase64), MimeType: "image/png"},
-				{Type: "resource", URI: "test://mixed", MimeType: "application/json", Text: `{"test":"data"}`},
+				{Type: "resource", URI: "test://mixed", MimeType: "application/json",
+					Text: `{"test":"data"}`},
 			}}, nil
 		}},
 		{Name: "test_error_handling", Handler: func(context.Context, json.RawMessage) (any, error) {
 			return nil, errors.New("this tool intentionally returns an error for testing")
 		}},
-		{Name: "test_tool_with_progress", Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
-			for _, step := range []string{"begun", "half", "done"} {
-				providers.Progress(ctx, step)
-			}
-			return "done", nil
-		}},
+		{Name: "test_tool_with_progress",
+			Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
+				for _, step := range []string{"begun", "half", "done"} {
+					providers.Progress(ctx, step)
+				}
+				return "done", nil
+			}},
 		{Name: "test_streaming_elicitation", Handler: says("There is nothing to ask.")},
 		{Name: "test_logging_tool", Handler: says("There is nothing to log.")},
 		{Name: "test_reconnection", Handler: says("There is no reason to.")},
@@ -141,22 +146,25 @@ func fixtureTools(p *providers.Provider) []providers.Tool {
 			Parameters: json.RawMessage(`{"type":"object","properties":{` +
 				`"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`),
 		},
-		{Name: "json_schema_2020_12_tool", Handler: says("seen"), Parameters: json.RawMessage(schema2020)},
-		{Name: "test_trigger_tool_change", Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
-			var err error
-			if isThere = !isThere; isThere {
-				_, err = p.AddTool(ctx, providers.Tool{
-					Name: "transient", Description: "Comes and goes",
-					Handler: says("here")})
-			} else {
-				_, err = p.RemoveTool(ctx, "transient")
-			}
-			return "changed", err
-		}},
+		{Name: "json_schema_2020_12_tool", Handler: says("seen"),
+			Parameters: json.RawMessage(schema2020)},
+		{Name: "test_trigger_tool_change",
+			Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
+				var err error
+				if isThere = !isThere; isThere {
+					_, err = p.AddTool(ctx, providers.Tool{
+						Name: "transient", Description: "Comes and goes",
+						Handler: says("here")})
+				} else {
+					_, err = p.RemoveTool(ctx, "transient")
+				}
+				return "changed", err
+			}},
 	}
 }
 
-// schema2020 is a schema with what the revision 2020-12 of JSON Schema has, as the suite looks for it.
+// schema2020 is a schema with what the revision 2020-12 of JSON Schema has, as the suite looks for
+// it.
 const schema2020 = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 "$defs":{"address":{"$anchor":"addressDef","type":"object",
 	"properties":{"street":{"type":"string"},"city":{"type":"string"}}}},

@@ -16,7 +16,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// suiteRevisions are the revisions whose scenarios the official conformance suite runs here, on both sides.
+// suiteRevisions are the revisions whose scenarios the official conformance suite runs here, on
+// both sides.
 var suiteRevisions = []string{"2026-07-28", "2025-11-25"}
 
 // suite runs the official conformance suite for MCP and judges what it finds.
@@ -46,7 +47,8 @@ var severities = []string{"SKIPPED", "INFO", "SUCCESS", "WARNING", "FAILURE"}
 
 func (c suiteCheck) failed() bool { return c.Status == "FAILURE" || c.Status == "WARNING" }
 
-// name is that of a check in testdata/mcp_suite.toml; the check "-" stands for a scenario without checks.
+// name is that of a check in testdata/mcp_suite.toml; the check "-" stands for a scenario without
+// checks.
 func (s *suite) name(scenario, check string) string {
 	return strings.Join([]string{s.role, s.revision, scenario, check}, " ")
 }
@@ -73,7 +75,8 @@ func (s *suite) run() {
 	for _, scenario := range slices.Sorted(maps.Keys(wrong)) {
 		// The suite waits half a second for some answers, which a busy machine may miss.
 		for try := 1; try < 4 && len(wrong[scenario]) > 0 && len(wrong) <= few; try++ {
-			s.t.Logf("again, %s after %s: %s", scenario, s.took, strings.Join(wrong[scenario], "; "))
+			s.t.Logf("again, %s after %s: %s", scenario, s.took,
+				strings.Join(wrong[scenario], "; "))
 			again, _ := s.execute("--scenario", scenario, "--spec-version", s.revision, "--force")
 			found[scenario] = again[scenario]
 			wrong[scenario] = s.judge(scenario, found[scenario])
@@ -97,7 +100,8 @@ func (s *suite) leaveOut(found map[string]scenarioResult, required []string) {
 			continue
 		}
 		if _, ok := found[scenario]; !ok || slices.Contains(required, scenario) {
-			s.t.Errorf("mcp_suite.toml: %s: the suite requires it or does not have it: take it out there",
+			s.t.Errorf(
+				"mcp_suite.toml: %s: the suite requires it or does not have it: take it out there",
 				name)
 			continue
 		}
@@ -143,7 +147,8 @@ func (s *suite) required() (names []string) {
 		}
 	}
 	if len(names) < 10 {
-		s.t.Fatalf("the suite lists the scenarios %q, want all of the revision %s:\n%s", names, s.revision, out)
+		s.t.Fatalf("the suite lists the scenarios %q, want all of the revision %s:\n%s", names,
+			s.revision, out)
 	}
 	return names
 }
@@ -163,10 +168,12 @@ func (s *suite) results(dir string) map[string]scenarioResult {
 		if err != nil {
 			return err
 		}
-		stderr, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stderr.txt")) // there is one for clients only
+		// there is one for clients only
+		stderr, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stderr.txt"))
 		r := scenarioResult{checks: map[string]suiteCheck{}, stderr: string(stderr)}
 		for _, c := range decode[[]suiteCheck](s.t, string(data)) {
-			if slices.Index(severities, c.Status) >= slices.Index(severities, r.checks[c.ID].Status) {
+			if slices.Index(severities, c.Status) >= slices.Index(severities,
+				r.checks[c.ID].Status) {
 				r.checks[c.ID] = c
 			}
 		}
@@ -213,13 +220,19 @@ func suiteExceptions(t testing.TB) (known map[string]string, unclaimed []string)
 	return known, unclaimed
 }
 
-// judge compares what the suite found in a scenario with what is known to fail, and says what is wrong.
+// judge compares what the suite found in a scenario with what is known to fail, and says what is
+// wrong.
 func (s *suite) judge(scenario string, r scenarioResult) (problems []string) {
-	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	complain := func(format string, args ...any) {
+		problems = append(problems, fmt.Sprintf(format, args...))
+	}
 	for name := range s.known {
 		words := strings.Split(name, " ")
-		if _, ran := r.checks[words[3]]; !ran && words[3] != "-" && name == s.name(scenario, words[3]) {
-			complain("check %s did not run, but mcp_suite.toml says that it fails: take it out there", words[3])
+		if _, ran := r.checks[words[3]]; !ran && words[3] != "-" &&
+			name == s.name(scenario, words[3]) {
+			complain(
+				"check %s did not run, but mcp_suite.toml says that it fails: take it out there",
+				words[3])
 		}
 	}
 	anyRan := false
@@ -230,7 +243,8 @@ func (s *suite) judge(scenario string, r scenarioResult) (problems []string) {
 		case c.failed() && !isKnown:
 			complain("check %s: %s: %s (%s), want success", id, c.Status, c.Message, c.Description)
 		case !c.failed() && isKnown:
-			complain("check %s: %s, but mcp_suite.toml says that it fails: take it out there", id, c.Status)
+			complain("check %s: %s, but mcp_suite.toml says that it fails: take it out there", id,
+				c.Status)
 		}
 	}
 	switch _, isKnown := s.known[s.name(scenario, "-")]; {
@@ -242,7 +256,8 @@ func (s *suite) judge(scenario string, r scenarioResult) (problems []string) {
 	return problems
 }
 
-// summarize logs how many checks passed, and complains of known failures in scenarios that don't exist.
+// summarize logs how many checks passed, and complains of known failures in scenarios that don't
+// exist.
 func (s *suite) summarize(found map[string]scenarioResult) {
 	s.t.Helper()
 	passed, failed := 0, 0
@@ -256,11 +271,13 @@ func (s *suite) summarize(found map[string]scenarioResult) {
 			}
 		}
 	}
-	s.t.Logf("%s %s: %d scenarios, %d checks passed, %d failed", s.role, s.revision, len(found), passed, failed)
+	s.t.Logf("%s %s: %d scenarios, %d checks passed, %d failed", s.role, s.revision, len(found),
+		passed, failed)
 	for name := range s.known {
 		words := strings.Split(name, " ")
 		if _, exists := found[words[2]]; !exists && name == s.name(words[2], words[3]) {
-			s.t.Errorf("mcp_suite.toml: %s: the suite has no such scenario: take it out there", name)
+			s.t.Errorf("mcp_suite.toml: %s: the suite has no such scenario: take it out there",
+				name)
 		}
 	}
 }

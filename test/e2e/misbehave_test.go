@@ -55,7 +55,8 @@ func (s *stage) callNeighbour(ctx context.Context) {
 		args := json.RawMessage(fmt.Sprintf(`{"for":%d}`, n))
 		r, err := s.api.Call(context.Background(), s.session, "quietly", adminapi.Call{Args: args})
 		if err != nil || string(r.Data) != strconv.Itoa(n) {
-			s.t.Errorf("call %d of the other provider: %s %s %v, want %d and no error", n, r.Data, r.ErrorCode, err, n)
+			s.t.Errorf("call %d of the other provider: %s %s %v, want %d and no error", n, r.Data,
+				r.ErrorCode, err, n)
 			return
 		}
 	}
@@ -97,8 +98,8 @@ func (c *calling) checkEnd(code, data string) {
 		c.s.t.Fatalf("a call did not end within %v, want its end", patience)
 	}
 	if c.err != nil || c.ErrorCode != code || (code == "" && string(c.Data) != data) {
-		c.s.t.Errorf("the call ended with %q %.100s %.100q %v, want %q %.100s", c.ErrorCode, c.Data, c.Error, c.err,
-			code, data)
+		c.s.t.Errorf("the call ended with %q %.100s %.100q %v, want %q %.100s", c.ErrorCode, c.Data,
+			c.Error, c.err, code, data)
 	}
 }
 
@@ -107,7 +108,8 @@ func (c *calling) checkPending() {
 	c.s.t.Helper()
 	select {
 	case <-c.done:
-		c.s.t.Errorf("the call ended already: %q %s %q, want it to wait", c.ErrorCode, c.Data, c.Error)
+		c.s.t.Errorf("the call ended already: %q %s %q, want it to wait", c.ErrorCode, c.Data,
+			c.Error)
 	default:
 	}
 }
@@ -130,18 +132,22 @@ func (c *peer) checkNoErrors() {
 
 func TestProviderAnswersNothing(t *testing.T) {
 	s := newStage(t)
-	c := s.g.peer(s.session, "silent", message{"name": "short", "timeout": 300}, message{"name": "long"})
+	c := s.g.peer(s.session, "silent", message{"name": "short", "timeout": 300},
+		message{"name": "long"})
 	first, second := s.begin("short", 0), s.begin("long", 400*time.Millisecond)
 	first.checkEnd("TIMEOUT", "")
 	second.checkEnd("TIMEOUT", "")
 	if first.took < 300*time.Millisecond || second.took < 400*time.Millisecond {
-		t.Errorf("the calls timed out after %v and %v, want 300 ms and 400 ms or more", first.took, second.took)
+		t.Errorf("the calls timed out after %v and %v, want 300 ms and 400 ms or more", first.took,
+			second.took)
 	}
 	calls := map[any]bool{c.next("tool.call")["id"]: true, c.next("tool.call")["id"]: true}
 	for range 2 {
 		cancel := c.next("tool.cancel")
 		if !calls[cancel["id"]] || cancel["reason"] != "timeout" {
-			t.Errorf(`the provider was told %v, its calls were %v, want a cancel of each for "timeout"`, cancel, calls)
+			t.Errorf(
+				`the provider was told %v, its calls were %v, want a cancel of each for "timeout"`,
+				cancel, calls)
 		}
 		delete(calls, cancel["id"])
 	}
@@ -164,7 +170,8 @@ func TestProviderAnswersTwice(t *testing.T) {
 
 func TestProviderAnswersLate(t *testing.T) {
 	s := newStage(t)
-	c := s.g.peer(s.session, "late", message{"name": "short", "timeout": 300}, message{"name": "long"})
+	c := s.g.peer(s.session, "late", message{"name": "short", "timeout": 300},
+		message{"name": "long"})
 	long := s.begin("long", 0)
 	longID := c.next("tool.call")["id"]
 	short := s.begin("short", 0)
@@ -172,7 +179,8 @@ func TestProviderAnswersLate(t *testing.T) {
 	short.checkEnd("TIMEOUT", "")
 	c.next("tool.cancel")
 	// What the protocol demands, and what the tool came to after all.
-	c.send(message{"type": "tool.result", "id": shortID, "error": "Cancelled", "errorCode": "CANCELLED"})
+	c.send(message{"type": "tool.result", "id": shortID, "error": "Cancelled",
+		"errorCode": "CANCELLED"})
 	c.send(message{"type": "tool.result", "id": shortID, "data": "late"})
 	c.send(message{"type": "tool.progress", "id": shortID, "message": "late"})
 	s.checkAnswered(c, "long") // by now they have arrived
@@ -210,7 +218,8 @@ func TestProviderAnswersGarbage(t *testing.T) {
 	s.checkAnswered(c, "tool")
 
 	// With one, it is that call which fails.
-	for _, frame := range []string{`{"type":"tool.result",`, `{"type":"tool.result","id":"nobody-made-this","data":1}`,
+	for _, frame := range []string{`{"type":"tool.result",`,
+		`{"type":"tool.result","id":"nobody-made-this","data":1}`,
 		`{"type":"tool.result","id":7,"data":1}`} {
 		k := s.begin("tool", 0)
 		c.next("tool.call")
@@ -334,13 +343,15 @@ func TestProviderStopsReading(t *testing.T) {
 		case code := <-outcomes:
 			count[code]++
 		case <-time.After(patience):
-			t.Fatalf("some calls did not end, the others with %v, want all %d to end", count, cap(outcomes))
+			t.Fatalf("some calls did not end, the others with %v, want all %d to end", count,
+				cap(outcomes))
 		}
 	}
 	// Those that came after it was closed found no tool.
 	late := s.noSuchTool("tool")
-	if count["DISCONNECTED"] == 0 || count["DISCONNECTED"]+count["TIMEOUT"]+count["NOT_FOUND"]+count[late] != cap(
-		outcomes) {
+	if count["DISCONNECTED"] == 0 ||
+		count["DISCONNECTED"]+count["TIMEOUT"]+count["NOT_FOUND"]+count[late] != cap(
+			outcomes) {
 		t.Errorf(
 			`the calls ended with %v, want a "DISCONNECTED", and of the others only TIMEOUT, NOT_FOUND and %s`,
 			count, late,
@@ -384,8 +395,8 @@ func TestProviderFloods(t *testing.T) {
 		refused[c.next("error")["code"]]++
 	}
 	shown := len(s.timeline(s.session, "event "))
-	if refused["UNKNOWN_TYPE"] != flood || refused["RATE_LIMITED"] == 0 || refused["RATE_LIMITED"]+shown != flood ||
-		len(refused) != 2 {
+	if refused["UNKNOWN_TYPE"] != flood || refused["RATE_LIMITED"] == 0 ||
+		refused["RATE_LIMITED"]+shown != flood || len(refused) != 2 {
 		t.Errorf(
 			"of %d pushes and as many other messages %d were shown, refused were %v, want some of both and all answered",
 			flood, shown, refused,

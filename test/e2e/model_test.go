@@ -42,8 +42,8 @@ func request(t testing.TB, m *scriptmodel.Server, n int) *scriptmodel.Request {
 // copilot starts a real Copilot session with a scripted model.
 func (h *home) copilot(m *scriptmodel.Server, args ...string) string {
 	h.t.Helper()
-	return h.tapctl(append([]string{"sessions", "start", "--host", "copilot", "--model", scriptmodel.ModelID,
-		"--provider-url", m.URL}, args...)...)
+	return h.tapctl(append([]string{"sessions", "start", "--host", "copilot", "--model",
+		scriptmodel.ModelID, "--provider-url", m.URL}, args...)...)
 }
 
 // ask gives a session a prompt and returns the answer.
@@ -77,7 +77,8 @@ func (h *home) waitIdle(session string) {
 func (h *home) timeline(session, text string) []adminapi.TimelineLine {
 	h.t.Helper()
 	var found []adminapi.TimelineLine
-	for _, l := range decodeLines[adminapi.TimelineLine](h.t, h.tapctl("sessions", "log", session, "--json")) {
+	for _, l := range decodeLines[adminapi.TimelineLine](h.t,
+		h.tapctl("sessions", "log", session, "--json")) {
 		if strings.Contains(l.Message, text) {
 			found = append(found, l)
 		}

@@ -31,7 +31,8 @@ func (h *home) isolate() {
 	}
 	const ready = "network ready"
 	// cat holds the namespace until its stdin is closed, with us at the latest.
-	holder := exec.Command("unshare", append(unshare, "sh", "-c", "ip link set lo up && echo "+ready+" && exec cat")...)
+	holder := exec.Command("unshare",
+		append(unshare, "sh", "-c", "ip link set lo up && echo "+ready+" && exec cat")...)
 	holder.Env = h.env
 	if why := probe(unshare); why != "" {
 		h.t.Logf("no network of its own (%s): waiting for port %s", why, defaultPort)
@@ -61,7 +62,8 @@ func (h *home) takePort() {
 	h.t.Cleanup(hostNetwork.Unlock)
 	l, err := net.Listen("tcp", "127.0.0.1:"+defaultPort)
 	if err != nil {
-		h.t.Fatalf("port %s is taken (%v): stop what listens there, or install util-linux and iproute2 and allow user namespaces", defaultPort, err)
+		h.t.Fatalf(
+			"port %s is taken (%v): stop what listens there, or install util-linux and iproute2 and allow user namespaces", defaultPort, err)
 	}
 	_ = l.Close()
 }

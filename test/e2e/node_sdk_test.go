@@ -37,7 +37,8 @@ console.log("closed");
 // nodeScript writes the provider on the Node SDK, and the SDK beside it.
 func (h *home) nodeScript() (file string) {
 	h.t.Helper()
-	if err := os.CopyFS(h.path("work", "sdk"), os.DirFS(filepath.Join(repo, "providers", "node"))); err != nil {
+	if err := os.CopyFS(h.path("work", "sdk"),
+		os.DirFS(filepath.Join(repo, "providers", "node"))); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.script("js", nodeProvider)
@@ -70,7 +71,8 @@ func TestNodeProvider(t *testing.T) {
 		t.Errorf("a push was %q, want %q", got, "surfaced")
 	}
 	h.waitTimeline(session, "built")
-	if r := h.run(tapctl, "tools", "call", "--session", session, "greet", "--args", `{"name":"Eve"}`); r.code == 0 {
+	if r := h.run(tapctl, "tools", "call", "--session", session, "greet", "--args",
+		`{"name":"Eve"}`); r.code == 0 {
 		t.Errorf("the gate let a call through: %s, want it denied", r.stdout)
 	}
 	open := h.call(session, "state", "{}")
@@ -85,9 +87,10 @@ func TestNodeProvider(t *testing.T) {
 	before := h.only().ID
 	g.freeze()
 	g.signal(syscall.SIGCONT)
-	if got := h.call(session, "greet", `{"name":"Bob"}`); got != "Hello, Bob!" || h.only().ID != before {
-		t.Errorf("after a pause of the gateway greet says %q as %v, want %q as %v", got, h.only().ID, "Hello, Bob!",
-			before)
+	if got := h.call(session, "greet", `{"name":"Bob"}`); got != "Hello, Bob!" ||
+		h.only().ID != before {
+		t.Errorf("after a pause of the gateway greet says %q as %v, want %q as %v", got,
+			h.only().ID, "Hello, Bob!", before)
 	}
 
 	h.tapctl("sessions", "query", session, "call:wait {}", "--detach")
@@ -116,12 +119,14 @@ func TestNodeProvider(t *testing.T) {
 	eventually(t, patience, func() error { return connections(h, 0) })
 }
 
-// TestNodeProviderFile lets the gateway start a provider on the Node SDK, with a token for the session alone.
+// TestNodeProviderFile lets the gateway start a provider on the Node SDK, with a token for the
+// session alone.
 func TestNodeProviderFile(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.serveFiles()
-	h.put("providers/node.toml", fmt.Sprintf("kind = \"command\"\ncommand = [\"node\", %q]\n", h.nodeScript()))
+	h.put("providers/node.toml", fmt.Sprintf("kind = \"command\"\ncommand = [\"node\", %q]\n",
+		h.nodeScript()))
 	session := h.local()
 	h.waitTool(session, "greet")
 	if got := h.call(session, "greet", `{"name":"Ada"}`); got != "Hello, Ada!" {

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// TestPageAsks answers what sessions ask: on a phone, in the session and from the drawer, with the mouse and with keys,
-// and with a reason.
+// TestPageAsks answers what sessions ask: on a phone, in the session and from the drawer, with the
+// mouse and with keys, and with a reason.
 func TestPageAsks(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -49,7 +49,8 @@ func (a *asksPage) goTo(session, label string) {
 // ask has a session ask for a permission, and waits until the page shows it in this session.
 func (a *asksPage) ask(session, detail string) *process {
 	a.t.Helper()
-	turn := a.h.asking(session, fmt.Sprintf(`ask:permission {"message":"May I?","detail":%q}`, detail))
+	turn := a.h.asking(session, fmt.Sprintf(`ask:permission {"message":"May I?","detail":%q}`,
+		detail))
 	a.v.waitText(".session .card pre", detail)
 	return turn
 }
@@ -70,13 +71,14 @@ const (
 		r.right <= innerWidth && e.contains(document.elementFromPoint(r.left + 9, (r.top + r.bottom) / 2)))`
 )
 
-// A question and the composer are in sight on a phone, where nothing has to be scrolled, and so are the ways to the
-// other views. The reason of a denial reaches the model.
+// A question and the composer are in sight on a phone, where nothing has to be scrolled, and so are
+// the ways to the other views. The reason of a denial reaches the model.
 func (a *asksPage) onPhone() {
 	v := a.v
 	v.do("making it a phone", chromedp.EmulateViewport(360, 740))
 	turn := a.ask(a.desk, "rm -rf build/")
-	v.until(inSight, ".session .card button, .session .card pre, #prompt, .composer .primary, nav, .waits")
+	v.until(inSight,
+		".session .card button, .session .card pre, #prompt, .composer .primary, nav, .waits")
 	v.until(`document.documentElement.scrollHeight <= innerHeight`)
 	v.keepPicture("phone")
 	small := eval[[]string](v.tab, `[...document.querySelectorAll("button, nav a, .card input, .back")]
@@ -93,8 +95,8 @@ func (a *asksPage) onPhone() {
 	v.until(`document.activeElement.matches(".timeline")`)
 }
 
-// Who presses twice at one place answers once: the next question does not come under the pointer before it could be
-// read, and takes no answer then either. Nor does a key that is held answer two.
+// Who presses twice at one place answers once: the next question does not come under the pointer
+// before it could be read, and takes no answer then either. Nor does a key that is held answer two.
 func (a *asksPage) twice() {
 	v := a.v
 	v.press("w")
@@ -115,7 +117,8 @@ func (a *asksPage) twice() {
 		v.do("pressing again", chromedp.MouseClickXY(at.X, at.Y))
 		a.told(first, "once")
 		v.until(`document.querySelectorAll(".drawer .card").length <= 1`)
-		if waiting := a.h.tapctl("sessions", "answer", "--json"); !strings.Contains(waiting, "echo second") {
+		if waiting := a.h.tapctl("sessions", "answer", "--json"); !strings.Contains(waiting,
+			"echo second") {
 			a.t.Errorf("pressing twice within %d ms answered the next question, too", delay)
 			continue
 		}
@@ -127,8 +130,8 @@ func (a *asksPage) twice() {
 	v.waitNoDialog()
 }
 
-// A person who scrolls may press at once. What moves a card without the person takes its buttons' effect away for a
-// moment, also where the end of the list goes and the browser scrolls for that.
+// A person who scrolls may press at once. What moves a card without the person takes its buttons'
+// effect away for a moment, also where the end of the list goes and the browser scrolls for that.
 func (a *asksPage) scrolls() {
 	v := a.v
 	v.press("w")
@@ -148,7 +151,8 @@ func (a *asksPage) scrolls() {
 	v.until(`card.getBoundingClientRect().top < cardTop - 1000`)
 	v.settled()
 	if eval[int](v.tab, `window.lost`) > 0 {
-		a.t.Error("a card did nothing for the pointer after the person had scrolled, want it to answer")
+		a.t.Error(
+			"a card did nothing for the pointer after the person had scrolled, want it to answer")
 	}
 	a.h.tapctl("sessions", "answer", a.lab, "deny", "--question", id)
 	a.told(second, "deny")
@@ -170,7 +174,8 @@ func (a *asksPage) stays() {
 	a.answer(a.desk, "once")
 	v.until(asksGone)
 	v.press("t")
-	v.until(`document.activeElement.id === "prompt" && document.activeElement.value === "half a prompt"`)
+	v.until(
+		`document.activeElement.id === "prompt" && document.activeElement.value === "half a prompt"`)
 	a.told(turn, "once")
 	v.press(kb.Escape)
 }
@@ -194,7 +199,8 @@ func (a *asksPage) byKeys() {
 	// The end of a long command is out of sight: the first key goes there.
 	turn = a.ask(a.desk, strings.Repeat("echo long; ", 400)+"rm END")
 	v.press("qa")
-	v.until(`document.activeElement.matches(".card .primary") && !document.activeElement.closest(".card").answered`)
+	v.until(
+		`document.activeElement.matches(".card .primary") && !document.activeElement.closest(".card").answered`)
 	v.press("d")
 	v.until(asksGone)
 	a.told(turn, "deny")
@@ -203,7 +209,8 @@ func (a *asksPage) byKeys() {
 	turn = a.h.asking(a.desk, `ask:input {"message":"Which?","choices":["red","green"]}`)
 	v.waitText(".session .card .text", "Which?")
 	v.press("qa")
-	v.until(`document.activeElement.textContent === "red" && !document.activeElement.closest(".card").answered`)
+	v.until(
+		`document.activeElement.textContent === "red" && !document.activeElement.closest(".card").answered`)
 	v.press("d")
 	v.until(asksGone)
 	a.told(turn, "deny")
@@ -215,8 +222,8 @@ func (a *asksPage) byKeys() {
 	v.waitNoDialog()
 }
 
-// A question that is answered elsewhere stays while the person writes into it: what is written is not lost, and its
-// letters are no keys.
+// A question that is answered elsewhere stays while the person writes into it: what is written is
+// not lost, and its letters are no keys.
 func (a *asksPage) isOver() {
 	v := a.v
 	turn := a.ask(a.desk, "echo three")
@@ -224,7 +231,8 @@ func (a *asksPage) isOver() {
 	a.answer(a.desk, "deny")
 	v.waitText(".card .over", "This is over.")
 	v.press("mind")
-	v.until(`document.activeElement.matches(".card input") && document.activeElement.value === "never mind"`)
+	v.until(
+		`document.activeElement.matches(".card input") && document.activeElement.value === "never mind"`)
 	a.told(turn, "deny")
 	v.press(kb.Escape)
 	v.until(`document.activeElement.matches(".card")`)
@@ -232,7 +240,8 @@ func (a *asksPage) isOver() {
 	v.until(asksGone)
 }
 
-// The drawer has what all sessions ask, and pairing codes. The button, the tab's title and its icon say how many.
+// The drawer has what all sessions ask, and pairing codes. The button, the tab's title and its icon
+// say how many.
 func (a *asksPage) overAll() {
 	v := a.v
 	v.waitText(".waits", "0 waiting")
@@ -249,7 +258,8 @@ func (a *asksPage) overAll() {
 		a.t.Errorf("the view of one session has %d questions, want its own 1", n)
 	}
 	v.press("2")
-	v.until(`location.hash === "#/providers" && !document.querySelector(".session").checkVisibility()`)
+	v.until(
+		`location.hash === "#/providers" && !document.querySelector(".session").checkVisibility()`)
 	v.press("q")
 	v.until(`document.activeElement.matches(".drawer .card:first-child")`)
 	v.checkWidths("drawer")
@@ -259,7 +269,8 @@ func (a *asksPage) overAll() {
 	a.answer(a.desk, "once")
 	v.until(`document.querySelectorAll(".drawer .card").length === 1`)
 	v.press("now")
-	v.until(`document.activeElement.matches(".drawer .card input") && document.activeElement.value === "not now"`)
+	v.until(
+		`document.activeElement.matches(".drawer .card input") && document.activeElement.value === "not now"`)
 	v.press("\r")
 	v.until(asksGone + ` && document.activeElement.id === "drawer-title" && document.title === "tapgw" &&
 		document.querySelector("link[rel=icon]").href.endsWith("/page/icon.svg")`)
@@ -277,8 +288,9 @@ func (a *asksPage) overAll() {
 	a.told(second, "deny")
 }
 
-// The system's notification says what a session asks, once the person allowed that and while nobody sees the tab.
-// Pressing it leads to the question. A browser without a screen shows none, so this looks at what it is given.
+// The system's notification says what a session asks, once the person allowed that and while nobody
+// sees the tab. Pressing it leads to the question. A browser without a screen shows none, so this
+// looks at what it is given.
 func (a *asksPage) notifies() {
 	v := a.v
 	eval[any](v.tab, `window.notes = [], window.Notification = class {
@@ -298,7 +310,8 @@ func (a *asksPage) notifies() {
 	v.button("Close")
 	v.waitNoDialog()
 	v.until(`document.activeElement.matches(".waits")`)
-	eval[any](v.tab, `Object.defineProperty(document, "hidden", { value: true, configurable: true }), 0`)
+	eval[any](v.tab,
+		`Object.defineProperty(document, "hidden", { value: true, configurable: true }), 0`)
 	turn = a.h.asking(a.desk, `ask:permission {"message":"May I \u202e?","detail":"echo secret"}`)
 	v.until(`notes.length === 1`)
 	if got, want := eval[string](v.tab, `notes[0].body`), `desk asks: May I \u202e?`; got != want {

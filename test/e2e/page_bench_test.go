@@ -40,9 +40,11 @@ func newPageBench(b *testing.B) *pageBench {
 	h := newHome(b)
 	p := &pageBench{g: h.serve()}
 	var err error
-	p.s, err = client.Host(b.Context(), client.Options{URL: p.g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	p.s, err = client.Host(b.Context(), client.Options{URL: p.g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -62,8 +64,9 @@ func (p *pageBench) tell(n int) {
 		case 1:
 			p.s.Event("user.message", message{"content": fmt.Sprintf("question %d", p.told)})
 		default:
-			p.s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-				"result": message{"type": "success", "output": fmt.Sprint("line ", p.told)}})
+			p.s.Event("tool.execution_complete",
+				message{"tool": "read", "args": message{"path": "a.go"},
+					"result": message{"type": "success", "output": fmt.Sprint("line ", p.told)}})
 		}
 	}
 }
@@ -74,7 +77,8 @@ func (p *pageBench) last() string { return fmt.Sprintf("Answer %d:", p.told/4*4)
 // throttle makes the browser's processor so many times slower.
 func (v *view) throttle(times float64) {
 	v.t.Helper()
-	v.do("slowing down", command(emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: times}))
+	v.do("slowing down",
+		command(emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: times}))
 }
 
 // reportAtMost reports a figure, and fails if it is more than it may be.
@@ -86,7 +90,8 @@ func reportAtMost(b *testing.B, figure, most float64, unit string) {
 	}
 }
 
-// BenchmarkPageOpen opens a session of 20,000 entries: the time until its end can be read, and how far things move.
+// BenchmarkPageOpen opens a session of 20,000 entries: the time until its end can be read, and how
+// far things move.
 func BenchmarkPageOpen(b *testing.B) {
 	p := newPageBench(b)
 	for p.told < 20_000 {
@@ -173,14 +178,16 @@ func BenchmarkPageText(b *testing.B) {
 // BenchmarkPageFirst is the time until a browser that has nothing of the page lists the sessions.
 func BenchmarkPageFirst(b *testing.B) {
 	p := newPageBench(b)
-	p.v.do("no cache", command(network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}))
+	p.v.do("no cache",
+		command(network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}))
 	for _, it := range []struct {
 		name string
 		link network.Conditions
 		most time.Duration
 	}{
 		{"loopback", network.Conditions{DownloadThroughput: -1, UploadThroughput: -1}, time.Second},
-		{"slow", network.Conditions{Latency: 400, DownloadThroughput: 50_000, UploadThroughput: 50_000},
+		{"slow", network.Conditions{Latency: 400, DownloadThroughput: 50_000,
+			UploadThroughput: 50_000},
 			2 * time.Second},
 	} {
 		b.Run(it.name, func(b *testing.B) {
@@ -201,8 +208,8 @@ func BenchmarkPageFirst(b *testing.B) {
 	}
 }
 
-// BenchmarkPageHeap is how much more memory the page takes after an hour's events than after a quarter of them, at 50
-// events a second. The page keeps 20,000.
+// BenchmarkPageHeap is how much more memory the page takes after an hour's events than after a
+// quarter of them, at 50 events a second. The page keeps 20,000.
 func BenchmarkPageHeap(b *testing.B) {
 	const hour = 180_000
 	p := newPageBench(b)
@@ -212,13 +219,15 @@ func BenchmarkPageHeap(b *testing.B) {
 			p.v.waitText(".entry", p.last())
 		}
 		var usage runtime.GetHeapUsageResult
-		p.v.do("measuring", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) (err error) {
-			if _, err = chromedp.Call(ctx, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
+		p.v.do("measuring",
+			chromedp.Func(func(ctx context.Context, _ *chromedp.Target) (err error) {
+				if _, err = chromedp.Call(ctx, heapprofiler.CollectGarbage,
+					cdp.Empty{}); err != nil {
+					return err
+				}
+				usage, err = chromedp.Call(ctx, runtime.GetHeapUsage, cdp.Empty{})
 				return err
-			}
-			usage, err = chromedp.Call(ctx, runtime.GetHeapUsage, cdp.Empty{})
-			return err
-		}))
+			}))
 		return usage.UsedSize
 	}
 	for b.Loop() {

@@ -91,10 +91,11 @@ func TestPageOffers(t *testing.T) {
 	v.press(kb.Escape)
 
 	// A session whose host runs elsewhere.
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "editor", Version: "1", ID: "far", Label: "far", CWD: "/home/of\u202egpj/machine",
-		State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "editor", Version: "1", ID: "far", Label: "far", CWD: "/home/of\u202egpj/machine",
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,8 @@ func (v *view) attached(names ...string) {
 		JSON.stringify(%s)`, append([]string{}, names...))
 }
 
-// TestPageAttach gives a Copilot session files that are chosen, dropped and pasted, and one of its directory.
+// TestPageAttach gives a Copilot session files that are chosen, dropped and pasted, and one of its
+// directory.
 func TestPageAttach(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -176,7 +178,8 @@ func TestPageAttach(t *testing.T) {
 		for i, name := range names {
 			paths[i] = h.path(name)
 		}
-		v.do("choosing files", chromedp.SetUploadFiles(chromedp.CSS(".composer input[type=file]"), paths))
+		v.do("choosing files", chromedp.SetUploadFiles(chromedp.CSS(".composer input[type=file]"),
+			paths))
 	}
 	choose("shot.gif")
 	v.attached("shot.gif")

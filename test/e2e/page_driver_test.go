@@ -50,7 +50,8 @@ func (p *profile) openView(address string, before ...chromedp.Action[chromedp.Vo
 	p.t.Cleanup(func() {
 		if p.t.Failed() {
 			v.keepPicture("failed")
-			p.t.Logf("the page at %s shows:\n%s\nand had these faults: %q", address, v.text("body"), v.faultsSoFar())
+			p.t.Logf("the page at %s shows:\n%s\nand had these faults: %q", address, v.text("body"),
+				v.faultsSoFar())
 		}
 		v.shut()
 	})
@@ -75,13 +76,16 @@ func (v *view) onEvent(ev any) {
 			v.left++
 		}
 	case *runtime.EventExceptionThrown:
-		v.faults = append(v.faults, (&chromedp.ExceptionError{ExceptionDetails: ev.ExceptionDetails}).Error())
+		v.faults = append(v.faults,
+			(&chromedp.ExceptionError{ExceptionDetails: ev.ExceptionDetails}).Error())
 	case *runtime.EventConsoleAPICalled:
-		if ev.Type == runtime.ConsoleAPICalledTypeError || ev.Type == runtime.ConsoleAPICalledTypeWarning {
+		if ev.Type == runtime.ConsoleAPICalledTypeError ||
+			ev.Type == runtime.ConsoleAPICalledTypeWarning {
 			v.faults = append(v.faults, fmt.Sprintf("%s: %v", ev.Type, ev.Args))
 		}
 	case *devlog.EventEntryAdded:
-		// What the network says is in the requests; the rest is ours. That a sign-in cleared the site is no fault.
+		// What the network says is in the requests; the rest is ours. That a sign-in cleared the
+		// site is no fault.
 		if ev.Entry.Source != devlog.EntrySourceNetwork && ev.Entry.Level != devlog.EntryLevelInfo {
 			v.faults = append(v.faults, fmt.Sprintf("%s: %s", ev.Entry.Source, ev.Entry.Text))
 		}
@@ -145,13 +149,15 @@ func (v *view) until(format string, args ...any) {
 // waitText waits until what is at a selector holds a text.
 func (v *view) waitText(selector, text string) {
 	v.t.Helper()
-	v.until(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, selector, text)
+	v.until(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, selector,
+		text)
 }
 
 // text is what a person reads at a selector.
 func (v *view) text(selector string) string {
 	v.t.Helper()
-	return eval[string](v.tab, `[...document.querySelectorAll(%s)].map((e) => e.innerText).join("\n")`, selector)
+	return eval[string](v.tab,
+		`[...document.querySelectorAll(%s)].map((e) => e.innerText).join("\n")`, selector)
 }
 
 // settled waits until what asks has been where it is for a moment: before, its buttons do nothing.
@@ -166,7 +172,8 @@ func (v *view) button(label string) {
 	v.t.Helper()
 	v.until(`window.pressed = [...(document.querySelector("dialog[open]") ?? document).querySelectorAll("button")]
 		.find((b) => b.textContent === %s && b.checkVisibility() && !b.disabled)`, label)
-	eval[any](v.tab, `window.pressed.scrollIntoView({ block: "center" })`) // or the press itself moves what asks
+	// or the press itself moves what asks
+	eval[any](v.tab, `window.pressed.scrollIntoView({ block: "center" })`)
 	v.settled()
 	v.do("pressing "+label, chromedp.Click(chromedp.JSPath("window.pressed")))
 }
@@ -226,7 +233,8 @@ func (v *view) press(keys string, o ...chromedp.KeyOption) {
 func (v *view) enter() {
 	v.t.Helper()
 	v.do("pressing Enter", command(input.DispatchKeyEvent, input.DispatchKeyEventParams{
-		Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13,
+		Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r",
+		WindowsVirtualKeyCode: 13,
 	}))
 }
 
@@ -243,8 +251,8 @@ func (v *view) show(title string) {
 	v.until(`document.querySelector("nav [aria-current]")?.textContent === %s`, title)
 }
 
-// checkWidths checks at the widths of a telephone and of a desk that nobody has to scroll sideways, and that axe-core
-// finds nothing.
+// checkWidths checks at the widths of a telephone and of a desk that nobody has to scroll sideways,
+// and that axe-core finds nothing.
 func (v *view) checkWidths(name string) {
 	v.t.Helper()
 	for _, width := range []int{360, 1280} {
@@ -312,7 +320,8 @@ func (v *view) checkFaults(origin string) {
 		}
 	}
 	if len(v.asked) < 3 {
-		v.t.Errorf("DevTools saw the requests %q only, want the page, its script and its style", v.asked)
+		v.t.Errorf("DevTools saw the requests %q only, want the page, its script and its style",
+			v.asked)
 	}
 }
 
@@ -350,7 +359,8 @@ func (v *view) checkAccessibility(name string) {
 func (v *view) loadAxe() {
 	v.t.Helper()
 	if !eval[bool](v.tab, `"axe" in window`) {
-		source, err := os.ReadFile(filepath.Join(repo, ".runtime", "node_modules", "axe-core", "axe.min.js"))
+		source, err := os.ReadFile(filepath.Join(repo, ".runtime", "node_modules", "axe-core",
+			"axe.min.js"))
 		if err != nil {
 			v.t.Fatalf("%v: run make runtime", err)
 		}

@@ -12,7 +12,8 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// TestPageFigures reads the figures of a real session, of a provider and of streams, and follows bars to their entries.
+// TestPageFigures reads the figures of a real session, of a provider and of streams, and follows
+// bars to their entries.
 func TestPageFigures(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -24,7 +25,8 @@ func TestPageFigures(t *testing.T) {
 	v.waitText(".session h2", "empty")
 	v.focusOn(".figures-box summary")
 	v.press(kb.Enter)
-	for _, text := range []string{"The host has not told how full", "No model was called", "have no turn"} {
+	for _, text := range []string{"The host has not told how full", "No model was called",
+		"have no turn"} {
 		v.waitText(".figures-box", text)
 	}
 	v.checkEverywhere("figures-empty")
@@ -36,7 +38,8 @@ func TestPageFigures(t *testing.T) {
 	h.ask(session, fmt.Sprintf(`call:view {"path":%q}`, h.path("work/list.txt")))
 	h.ask(session, `call:greet {"name":"Bob"}`)
 	for _, level := range []string{"keep", "keep", "surface"} {
-		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider", "ci", hostile)
+		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider",
+			"ci", hostile)
 	}
 	eval[any](v.tab, `location.hash = %s, 0`, "#/sessions/"+session)
 	v.waitText(".session h2", "review")
@@ -54,8 +57,10 @@ func figuresOfSession(t *testing.T, v *view, session string) {
 	usage := eval[adminapi.Usage](v.tab,
 		`fetch("/api/v1/sessions/" + %s + "/usage?calls=1").then((r) => r.json())`, session)
 	c := usage.Context
-	if len(usage.Turns) != 3 || len(usage.ModelCalls) != 6 || c.Tokens == 0 || c.Tokens != c.System+c.Tools+c.Messages {
-		t.Fatalf("the usage: got %+v, want 3 turns, 6 calls of models and a context of three parts", usage)
+	if len(usage.Turns) != 3 || len(usage.ModelCalls) != 6 || c.Tokens == 0 ||
+		c.Tokens != c.System+c.Tools+c.Messages {
+		t.Fatalf("the usage: got %+v, want 3 turns, 6 calls of models and a context of three parts",
+			usage)
 	}
 	v.waitText("figcaption", "6 calls of models: ")
 	// The heights of the columns are as the numbers.
@@ -68,19 +73,22 @@ func figuresOfSession(t *testing.T, v *view, session string) {
 		func(turn adminapi.TurnUsage) int64 { return turn.Input + turn.Output }, usage.Turns)
 	v.focusOn("figure summary")
 	v.press(kb.Enter)
-	want := []string{"Turn 3", fmt.Sprint(c.Tokens), fmt.Sprint(c.System), fmt.Sprint(c.Tools), fmt.Sprint(c.Messages)}
+	want := []string{"Turn 3", fmt.Sprint(c.Tokens), fmt.Sprint(c.System), fmt.Sprint(c.Tools),
+		fmt.Sprint(c.Messages)}
 	v.until(`((row) => %s.every((text, i) => row[i] === text))(
 		[...document.querySelectorAll("figure tbody")[0].rows[2].cells].map((c) => c.innerText))`, want)
 	// The name of a turn leads to its prompt.
 	v.focusOn("figure tbody button")
 	v.press(kb.Enter)
-	v.until(`document.activeElement.matches(".entry.prompt") && document.activeElement.textContent.includes("Ada")`)
+	v.until(
+		`document.activeElement.matches(".entry.prompt") && document.activeElement.textContent.includes("Ada")`)
 	v.click("figure details[open] summary")
 }
 
 // checkProportion checks that columns are as high as the numbers that they show.
 func checkProportion(
-	t *testing.T, name string, got []float64, number func(adminapi.TurnUsage) int64, turns []adminapi.TurnUsage,
+	t *testing.T, name string, got []float64, number func(adminapi.TurnUsage) int64,
+	turns []adminapi.TurnUsage,
 ) {
 	t.Helper()
 	if len(got) != len(turns) {
@@ -94,7 +102,8 @@ func checkProportion(
 	}
 }
 
-// barLeadsToEntry goes through the waterfall of a turn: calls of the model, of the host's own tools and of providers.
+// barLeadsToEntry goes through the waterfall of a turn: calls of the model, of the host's own tools
+// and of providers.
 func barLeadsToEntry(t *testing.T, v *view) {
 	t.Helper()
 	rows := func(n int, kinds ...string) {
@@ -105,7 +114,8 @@ func barLeadsToEntry(t *testing.T, v *view) {
 	rows(4, "turn", "model", "provider")
 	v.waitText("figcaption", "2 model calls")
 	v.click(".figures .trace .ran.provider")
-	v.until(`document.activeElement.matches(".entry.tool") && document.activeElement.textContent.includes("Bob")`)
+	v.until(
+		`document.activeElement.matches(".entry.tool") && document.activeElement.textContent.includes("Bob")`)
 	v.focusOn("#figure-turn")
 	v.press(kb.ArrowDown)
 	rows(4, "turn", "model", "built-in")
@@ -115,10 +125,12 @@ func barLeadsToEntry(t *testing.T, v *view) {
 	// What was hidden is shown for it, by the keyboard too.
 	v.click(".toggles button:nth-child(2)")
 	v.until(`!document.querySelector(".entry.tool")`)
-	v.until(`(window.call = [...document.querySelectorAll(".figures .what")].find((b) => b.textContent.includes("greet")))`)
+	v.until(
+		`(window.call = [...document.querySelectorAll(".figures .what")].find((b) => b.textContent.includes("greet")))`)
 	eval[any](v.tab, `call.focus(), 0`)
 	v.press(kb.Enter)
-	v.until(`document.activeElement.matches(".entry.tool") && document.activeElement.textContent.includes("Ada")`)
+	v.until(
+		`document.activeElement.matches(".entry.tool") && document.activeElement.textContent.includes("Ada")`)
 }
 
 // figuresOfProvider compares a tool's histogram with the percentiles that the gateway tells.
@@ -129,7 +141,8 @@ func figuresOfProvider(t *testing.T, v *view) {
 	v.click(".provider > details > summary")
 	v.waitText("figcaption", "2 calls since ")
 	v.waitText("figcaption", "0 failed (0 %)")
-	loads := eval[adminapi.Diagnostics](v.tab, `fetch("/api/v1/diagnostics").then((r) => r.json())`).Providers
+	loads := eval[adminapi.Diagnostics](v.tab,
+		`fetch("/api/v1/diagnostics").then((r) => r.json())`).Providers
 	if len(loads) != 1 || loads[0].Calls != 2 {
 		t.Fatalf("the load of the providers: got %+v, want one with 2 calls", loads)
 	}

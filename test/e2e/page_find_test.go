@@ -17,16 +17,18 @@ import (
 // entriesBefore are more entries than the page loads at first.
 const entriesBefore = 2600
 
-// TestPageFind looks for a text in a long session: in entries that the page has not loaded, in a message where several
-// elements have it, and in the result of a call that is folded. It is marked where it is, and Enter goes around. The
-// address of what was found opens it in another browser.
+// TestPageFind looks for a text in a long session: in entries that the page has not loaded, in a
+// message where several elements have it, and in the result of a call that is folded. It is marked
+// where it is, and Enter goes around. The address of what was found opens it in another browser.
 func TestPageFind(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serve()
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "hay", Label: "hay", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "hay", Label: "hay", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,8 @@ func TestPageFind(t *testing.T) {
 		s.Event("user.message", message{"content": fmt.Sprint("hay ", i)})
 	}
 	s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-		"result": message{"type": "success", "output": strings.Repeat("hay\n", 8000) + "a needle? (2)"}})
+		"result": message{"type": "success", "output": strings.Repeat("hay\n", 8000) +
+			"a needle? (2)"}})
 	for i := range 100 {
 		s.Event("user.message", message{"content": fmt.Sprint("more hay ", i)})
 	}
@@ -46,10 +49,12 @@ func TestPageFind(t *testing.T) {
 	b := h.browser()
 	v := b.profile(t).openView(h.link())
 	v.waitText(".entry", "the end")
-	v.until(`Number(document.querySelector(".timeline").dataset.entries) < 2500`) // it began with the newest
+	// it began with the newest
+	v.until(`Number(document.querySelector(".timeline").dataset.entries) < 2500`)
 	v.press("f")
 	v.until(`document.activeElement.matches(".find input")`)
-	// at waits until the n-th place is the one that is marked and in sight, and the field has the focus.
+	// at waits until the n-th place is the one that is marked and in sight, and the field has the
+	// focus.
 	at := func(n int, text string) {
 		t.Helper()
 		v.waitText(".find .count", fmt.Sprintf("%d of 3", n))
@@ -78,14 +83,18 @@ func TestPageFind(t *testing.T) {
 	v.waitText(".find .count", "2 of 4")
 	v.fill(".find input", "unicorn")
 	v.waitText(".find .count", "not found")
-	v.until(`CSS.highlights.get("found-here").size === 0 && !document.querySelector(".find .count").textContent.includes("…")`)
+	v.until(
+		`CSS.highlights.get("found-here").size === 0 && !document.querySelector(".find .count").textContent.includes("…")`)
 
-	// Escape ends the search where it came to. The address of that opens it elsewhere, behind the sign-in.
+	// Escape ends the search where it came to. The address of that opens it elsewhere, behind the
+	// sign-in.
 	v.fill(".find input", "oldest")
 	v.waitText(".find .count", "1 of 1")
-	eval[any](v.tab, `Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { window.copied = text; } } }), 0`)
+	eval[any](v.tab,
+		`Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { window.copied = text; } } }), 0`)
 	v.press(kb.Escape)
-	v.until(`document.activeElement.matches(".entry") && document.activeElement.textContent.includes("the oldest Needle")`)
+	v.until(
+		`document.activeElement.matches(".entry") && document.activeElement.textContent.includes("the oldest Needle")`)
 	v.until(`CSS.highlights.get("found-here").size === 0`)
 	v.press("l")
 	v.waitText(".toast", "address is copied")
@@ -95,13 +104,16 @@ func TestPageFind(t *testing.T) {
 	other := b.profile(t).openView(address)
 	other.fill("#credential", h.link())
 	other.press("\r")
-	other.until(`document.activeElement.matches(".entry") && document.activeElement.textContent.includes("the oldest Needle")`)
-	other.until(`((r) => r.top >= 0 && r.bottom <= innerHeight)(document.activeElement.getBoundingClientRect())`)
+	other.until(
+		`document.activeElement.matches(".entry") && document.activeElement.textContent.includes("the oldest Needle")`)
+	other.until(
+		`((r) => r.top >= 0 && r.bottom <= innerHeight)(document.activeElement.getBoundingClientRect())`)
 	// The time of an entry is its address too.
 	other.waitText(".entry time a", ":")
 	eval[any](other.tab, `[...document.querySelectorAll(".entry")].find((e) => e.textContent.includes("hay 3"))
 		.querySelector("time a").click(), 0`)
-	other.until(`document.activeElement.textContent.includes("hay 3") && location.hash.split("/").length === 4`)
+	other.until(
+		`document.activeElement.textContent.includes("hay 3") && location.hash.split("/").length === 4`)
 	// One of another session of this name is gone.
 	eval[any](other.tab, `location.hash = "#/sessions/hay/1abc.0.0.0.0.7", 0`)
 	other.waitText(".toast", "gone")

@@ -11,7 +11,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// TestPageGoals starts a goal with the keyboard alone, follows its turns until its budget ends, and one that is met.
+// TestPageGoals starts a goal with the keyboard alone, follows its turns until its budget ends, and
+// one that is met.
 func TestPageGoals(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -49,7 +50,8 @@ func TestPageGoals(t *testing.T) {
 
 	// One whose file comes is met, with the evidence.
 	h.put("work/report.md", "done")
-	const shown = `<img src=x onerror=alert(1)>\x1b[31mred\x07 \u202egpj.exe` // the gateway keeps it so
+	// the gateway keeps it so
+	const shown = `<img src=x onerror=alert(1)>\x1b[31mred\x07 \u202egpj.exe`
 	met, err := g.api().StartGoal(t.Context(), adminapi.GoalRequest{
 		Session: session, Text: hostile, Checks: []json.RawMessage{[]byte(`{"file":"report.md"}`)},
 	})
@@ -67,7 +69,8 @@ func TestPageGoals(t *testing.T) {
 	v.checkFaults(g.origin())
 }
 
-// goalWithTwoChecks adds a second check in the dialog, takes it away, adds another and starts the goal.
+// goalWithTwoChecks adds a second check in the dialog, takes it away, adds another and starts the
+// goal.
 func goalWithTwoChecks(v *view) {
 	v.t.Helper()
 	v.button("Add a check")

@@ -18,15 +18,17 @@ import (
 // dayEntries are about what happens in a session in a busy day.
 const dayEntries = 6000
 
-// TestPageHistory opens a session after a long day. By scrolling up a person sees all that the log has, once and in
-// its order, and after a reload the same.
+// TestPageHistory opens a session after a long day. By scrolling up a person sees all that the log
+// has, once and in its order, and after a reload the same.
 func TestPageHistory(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serve()
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "day", Label: "day", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "day", Label: "day", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +38,9 @@ func TestPageHistory(t *testing.T) {
 		case 0:
 			s.Event("user.message", message{"content": fmt.Sprint("question ", i)})
 		case 1:
-			s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-				"result": message{"type": "success", "output": fmt.Sprint("line ", i)}})
+			s.Event("tool.execution_complete",
+				message{"tool": "read", "args": message{"path": "a.go"},
+					"result": message{"type": "success", "output": fmt.Sprint("line ", i)}})
 		default:
 			s.Event("assistant.message", message{"content": fmt.Sprint("answer ", i)})
 		}
@@ -54,7 +57,8 @@ func TestPageHistory(t *testing.T) {
 			v.visit(g.origin() + "/?again#/sessions/day")
 		}
 		v.waitText(".entry", last)
-		v.until(`Number(document.querySelector(".timeline").dataset.entries) < 5000`) // it began with the newest
+		// it began with the newest
+		v.until(`Number(document.querySelector(".timeline").dataset.entries) < 5000`)
 		v.until(`(() => {
 			const timeline = document.querySelector(".timeline");
 			timeline.scrollTop = 0;
@@ -64,7 +68,8 @@ func TestPageHistory(t *testing.T) {
 			.filter((e) => e.kind !== "tool").map((e) => e.text)`)
 	}
 	if !slices.Equal(seen[0], seen[1]) {
-		t.Errorf("after a reload there are %d entries, want the %d of before", len(seen[1]), len(seen[0]))
+		t.Errorf("after a reload there are %d entries, want the %d of before", len(seen[1]),
+			len(seen[0]))
 	}
 	var log []string
 	for line := range strings.Lines(h.tapctl("sessions", "log", "day", "--json") + "\n") {
@@ -77,8 +82,8 @@ func TestPageHistory(t *testing.T) {
 	if !slices.Equal(seen[0], log) {
 		for i := range min(len(log), len(seen[0])) {
 			if log[i] != seen[0][i] {
-				t.Fatalf("the page has %d entries, the log %d lines; number %d is %q, want %q", len(seen[0]), len(log), i,
-					seen[0][i], log[i])
+				t.Fatalf("the page has %d entries, the log %d lines; number %d is %q, want %q",
+					len(seen[0]), len(log), i, seen[0][i], log[i])
 			}
 		}
 		t.Errorf("the page has %d entries, the log %d lines, want the same", len(seen[0]), len(log))
@@ -96,12 +101,13 @@ func TestPageHistory(t *testing.T) {
 	})()`)
 }
 
-// waitLogEnds waits for the last line of a session's log. The events of a host come over another connection than a push
-// that follows them.
+// waitLogEnds waits for the last line of a session's log. The events of a host come over another
+// connection than a push that follows them.
 func (h *home) waitLogEnds(session, text string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
-		if end := h.tapctl("sessions", "log", session, "--last", "1"); !strings.HasSuffix(end, text) {
+		if end := h.tapctl("sessions", "log", session, "--last", "1"); !strings.HasSuffix(end,
+			text) {
 			return fmt.Errorf("the log of %s ends with %q, want %q", session, end, text)
 		}
 		return nil
@@ -117,17 +123,20 @@ func (h *home) push(session, event string) {
 // dayPart is how many things happen in each part of a day.
 const dayPart = 900
 
-// TestPageDay looks at a session all day: live, over a connection that is cut, in a hidden tab, and while the page is
-// loaded again. In the end the page has each line of the log, each call and each kept event, once and in order.
+// TestPageDay looks at a session all day: live, over a connection that is cut, in a hidden tab, and
+// while the page is loaded again. In the end the page has each line of the log, each call and each
+// kept event, once and in order.
 func TestPageDay(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serve()
 	w := newWire(t, strings.TrimPrefix(g.url, "ws://"))
 	origin := "http://" + w.l.Addr().String()
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "day", Label: "day", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "day", Label: "day", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,20 +153,26 @@ func TestPageDay(t *testing.T) {
 			case 0, 1:
 				s.Event("user.message", message{"content": fmt.Sprint("question ", n)})
 			case 2:
-				s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-					"result": message{"type": "success", "output": fmt.Sprint("line ", n)}, "durationMs": n})
+				s.Event("tool.execution_complete",
+					message{"tool": "read", "args": message{"path": "a.go"},
+						"result":     message{"type": "success", "output": fmt.Sprint("line ", n)},
+						"durationMs": n})
 				calls = append(calls, fmt.Sprintf("line %d after %d", n, n))
 			case 3:
-				s.Event("tool.execution_complete", message{"tool": "test", "args": message{"path": "a.go"},
-					"result": message{"type": "failure", "output": fmt.Sprint("fault ", n)}, "durationMs": n})
+				s.Event("tool.execution_complete",
+					message{"tool": "test", "args": message{"path": "a.go"},
+						"result":     message{"type": "failure", "output": fmt.Sprint("fault ", n)},
+						"durationMs": n})
 				calls = append(calls, fmt.Sprintf("fault %d after %d", n, n))
 			default:
-				s.Event("assistant.message", message{"content": fmt.Sprintf("answer %d\n\n- with `code`", n)})
+				s.Event("assistant.message",
+					message{"content": fmt.Sprintf("answer %d\n\n- with `code`", n)})
 			}
 			if n%300 == 0 { // ten a second are allowed
 				h.waitLogEnds("day", fmt.Sprint("question ", n))
 				h.push("day", fmt.Sprint("build ", n))
-				h.tapctl("push", "--session", "day", "--stream", "quiet", "--level", "keep", fmt.Sprint("kept ", n))
+				h.tapctl("push", "--session", "day", "--stream", "quiet", "--level", "keep",
+					fmt.Sprint("kept ", n))
 				kept = append(kept, fmt.Sprint("kept ", n))
 			}
 		}
@@ -177,7 +192,8 @@ func TestPageDay(t *testing.T) {
 		document.dispatchEvent(new Event("visibilitychange")), 0`)
 	v.waitGivenUp(given)
 	happen() // while nobody looks
-	eval[any](v.tab, `delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
+	eval[any](v.tab,
+		`delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
 	last()
 	compareWithLog(t, v, h, calls, kept)
 
@@ -194,8 +210,8 @@ func TestPageDay(t *testing.T) {
 	compareWithLog(t, v, h, calls, kept)
 }
 
-// compareWithLog compares a page's entries one by one with the log's lines, and with the calls and the events that are
-// in no line.
+// compareWithLog compares a page's entries one by one with the log's lines, and with the calls and
+// the events that are in no line.
 func compareWithLog(t *testing.T, v *view, h *home, calls, kept []string) {
 	t.Helper()
 	const entries = `[...document.querySelectorAll(".block")].flatMap((b) => b.block.entries)`
@@ -219,8 +235,11 @@ func compareEach(t *testing.T, name string, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatalf("the page has %d %s, want %d; the first that differs is number %d: %q, want %q", len(got), name,
-				len(want), i, got[min(i, len(got)):min(i+1, len(got))], want[min(i, len(want)):min(i+1, len(want))])
+			t.Fatalf(
+				"the page has %d %s, want %d; the first that differs is number %d: %q, want %q",
+				len(got), name,
+				len(want), i, got[min(i, len(got)):min(i+1, len(got))],
+				want[min(i, len(want)):min(i+1, len(want))])
 		}
 	}
 }

@@ -12,15 +12,17 @@ import (
 	"tapgw/internal/client"
 )
 
-// TestPageLongLines has long lines and words in each kind of entry, on a desk and on a phone: nothing is cut off at the
-// right, and each button that copies is in view.
+// TestPageLongLines has long lines and words in each kind of entry, on a desk and on a phone:
+// nothing is cut off at the right, and each button that copies is in view.
 func TestPageLongLines(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serve()
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,12 @@ func TestPageLook(t *testing.T) {
 	dark := eval[string](v.tab, background)
 	const look = `[...document.querySelectorAll(".bar button")].find((b) => b.title.startsWith("Colours"))`
 	for _, want := range []struct{ says, background string }{
-		{"Colours: light", light}, {"Colours: dark", dark}, {"Colours: as the system has them", dark},
-		{"Colours: light", light},
+		{"Colours: light", light}, {"Colours: dark", dark},
+		{"Colours: as the system has them", dark}, {"Colours: light", light},
 	} {
 		eval[any](v.tab, look+`.click(), 0`)
-		v.until(look+`.getAttribute("aria-label") === %s && `+background+` === %s`, want.says, want.background)
+		v.until(look+`.getAttribute("aria-label") === %s && `+background+` === %s`, want.says,
+			want.background)
 	}
 	v.visit(g.origin() + "/?again")
 	v.waitText(".connection", "Live")
@@ -56,8 +57,8 @@ func (v *view) tabTo(selector string) {
 	v.t.Fatalf("80 times Tab do not lead to %s", selector)
 }
 
-// TestPageByKeys starts a session, prompts it, answers what it asks, interrupts it, finds something in it and stops it,
-// with the keyboard alone.
+// TestPageByKeys starts a session, prompts it, answers what it asks, interrupts it, finds something
+// in it and stops it, with the keyboard alone.
 func TestPageByKeys(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

@@ -14,8 +14,9 @@ import (
 // natsServer starts a NATS server in this process, and returns its URL.
 func natsServer(t *testing.T) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{ServerName: "n", Host: "127.0.0.1", Port: server.RANDOM_PORT,
-		JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{ServerName: "n", Host: "127.0.0.1",
+		Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+		NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,16 +34,17 @@ func natsServer(t *testing.T) string {
 // serveIn starts a gateway that joins another one.
 func (h *home) serveIn(url, name, other string) *gateway {
 	h.t.Helper()
-	config := fmt.Sprintf("[cluster]\nurls = [%q]\nname = %q\nshare = [\"*\"]\nadmit = { %s = \"project\" }\n"+
-		"[cluster.keep]\nstreams = [\"builds\"]\n", url, name, other)
+	config := fmt.Sprintf(
+		"[cluster]\nurls = [%q]\nname = %q\nshare = [\"*\"]\nadmit = { %s = \"project\" }\n"+
+			"[cluster.keep]\nstreams = [\"builds\"]\n", url, name, other)
 	if err := os.WriteFile(h.path("tapgw.toml"), []byte(config), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.serve("--config", h.path("tapgw.toml"))
 }
 
-// TestPageMachines sees the sessions and providers of another gateway in the lists of its own, and which of them are
-// doubtful or gone. What is elsewhere can't be opened or changed from here.
+// TestPageMachines sees the sessions and providers of another gateway in the lists of its own, and
+// which of them are doubtful or gone. What is elsewhere can't be opened or changed from here.
 func TestPageMachines(t *testing.T) {
 	t.Parallel()
 	url := natsServer(t)
@@ -58,7 +60,8 @@ func TestPageMachines(t *testing.T) {
 		[g.querySelector(".fold span").textContent, g.querySelector(".label").textContent,
 			g.querySelector("li a").hasAttribute("href"), g.querySelector("li button").checkVisibility()].join()).join("; ")`,
 	); got != ",mine,true,true; on lab,theirs,false,false" {
-		t.Errorf("the list of sessions: %q, want that of lab in a group of its own, without a link", got)
+		t.Errorf("the list of sessions: %q, want that of lab in a group of its own, without a link",
+			got)
 	}
 	v.checkWidths("machines")
 	v.show("Providers")
@@ -69,7 +72,8 @@ func TestPageMachines(t *testing.T) {
 	if got != "false,0" {
 		t.Errorf("the provider elsewhere has a link or buttons: %q, want none", got)
 	}
-	if out := here.tapctl("push", "--all", "--stream", "builds", "--provider", "ci", "it broke"); out == "" {
+	if out := here.tapctl("push", "--all", "--stream", "builds", "--provider", "ci",
+		"it broke"); out == "" {
 		t.Error("tapctl push --all printed nothing")
 	}
 	eventually(t, patience, func() error {

@@ -35,7 +35,8 @@ func commonMark() goldmark.Markdown {
 		goldmark.WithParser(parser.NewParser(parser.WithBlockParsers(blocks...),
 			parser.WithInlineParsers(inlines...),
 			parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...))),
-		goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList, extension.Linkify),
+		goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList,
+			extension.Linkify),
 		goldmark.WithRendererOptions(html.WithXHTML(), html.WithUnsafe()),
 	)
 }
@@ -141,7 +142,9 @@ func elements(t *testing.T, document string) []string {
 				all = append(all, shown)
 			}
 			if e.Name.Local == "img" {
-				text = e.Attr[slices.IndexFunc(e.Attr, func(a xml.Attr) bool { return a.Name.Local == "alt" })].Value
+				text = e.Attr[slices.IndexFunc(e.Attr, func(a xml.Attr) bool {
+					return a.Name.Local == "alt"
+				})].Value
 			}
 			if name == "checked" || name == "open" {
 				text = map[string]string{"checked": "☑ ", "open": "☐ "}[name]

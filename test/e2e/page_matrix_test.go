@@ -26,8 +26,9 @@ const answerWithTable = "The build is **red** since `a1b2c3d`.\n\n" +
 	"\tdata, err := os.ReadFile(\"testdata/a.txt\") // not in the repository\n```\n\n" +
 	"1. Add `testdata/a.txt`\n2. Run `go test ./parse` again"
 
-// TestPageViews looks at each view with something in it at the widths of a telephone, a tablet and a desk, light, dark
-// and in the system's own colours. With -pictures it draws what docs/page.md shows.
+// TestPageViews looks at each view with something in it at the widths of a telephone, a tablet and
+// a desk, light, dark and in the system's own colours. With -pictures it draws what docs/page.md
+// shows.
 func TestPageViews(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -35,8 +36,9 @@ func TestPageViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.put("work/events", "nightly build 811 ok\nnightly build 812 failed: parse\n")
-	h.put("providers/nightly.toml", fmt.Sprintf("kind = \"source\"\nrun = [\"cat\", \"events\"]\ncwd = %q\n"+
-		"cron = \"30 2 * * *\"\nlevel = \"surface\"\n", h.path("work")))
+	h.put("providers/nightly.toml",
+		fmt.Sprintf("kind = \"source\"\nrun = [\"cat\", \"events\"]\ncwd = %q\n"+
+			"cron = \"30 2 * * *\"\nlevel = \"surface\"\n", h.path("work")))
 	m := model(t, func(r *scriptmodel.Request) scriptmodel.Reply {
 		if !strings.Contains(r.LastUser(), "build") || r.LastResult() != "" {
 			return scriptmodel.Reply{Text: answerWithTable}
@@ -45,19 +47,22 @@ func TestPageViews(t *testing.T) {
 			ToolCalls: []scriptmodel.ToolCall{{Name: "greet", Args: `{"name":"Ada"}`}}}
 	})
 	g := h.servePage(m, "")
-	session := h.tapctl("sessions", "start", "--label", "fix the parser", "--model", scriptmodel.ModelID,
-		"--cwd", h.path("work"))
+	session := h.tapctl("sessions", "start", "--label", "fix the parser", "--model",
+		scriptmodel.ModelID, "--cwd", h.path("work"))
 	h.bindProvider(session, "ci", "greet")
 	notes := h.local("--label", "release notes")
-	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "surface", "run 811 ok in 4 min 12 s")
-	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep", "GET /healthz 200")
+	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "surface",
+		"run 811 ok in 4 min 12 s")
+	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep",
+		"GET /healthz 200")
 	h.ask(session, "why is the build red?")
 	h.tapctl("sources", "run", "nightly")
 	h.waitSource("nightly", func(s adminapi.Source) bool { return s.Runs == 1 })
 	goal, err := g.api().StartGoal(t.Context(), adminapi.GoalRequest{
 		Session: notes, Text: "the tests of the parser pass",
-		Checks: []json.RawMessage{[]byte(`{"call":"go test ./parse"}`), []byte(`{"file":"testdata/a.txt"}`)},
-		Turns:  2,
+		Checks: []json.RawMessage{[]byte(`{"call":"go test ./parse"}`),
+			[]byte(`{"file":"testdata/a.txt"}`)},
+		Turns: 2,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +97,8 @@ func TestPageViews(t *testing.T) {
 	v.drawPicture("page-phone", h.dir)
 }
 
-// setLook sets a feature of the browser's media, such as dark or forced colours, and takes the others back.
+// setLook sets a feature of the browser's media, such as dark or forced colours, and takes the
+// others back.
 func (v *view) setLook(feature, value string) {
 	v.t.Helper()
 	v.do(feature+" "+value, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -101,8 +107,8 @@ func (v *view) setLook(feature, value string) {
 	v.until(`matchMedia("(" + %s + ": " + %s + ")").matches`, feature, value)
 }
 
-// checkEverywhere checks what is shown at three widths and in three looks: nobody has to scroll sideways, and axe-core
-// finds nothing.
+// checkEverywhere checks what is shown at three widths and in three looks: nobody has to scroll
+// sideways, and axe-core finds nothing.
 func (v *view) checkEverywhere(name string) {
 	v.t.Helper()
 	v.loadAxe()
@@ -110,7 +116,8 @@ func (v *view) checkEverywhere(name string) {
 		v.do("changing the width", chromedp.EmulateViewport(int64(width), 860))
 		v.until(`innerWidth === Number(%s)`, fmt.Sprint(width))
 		v.checkSideways(fmt.Sprintf("%s at %d pixels", name, width))
-		for _, look := range [][2]string{{"forced-colors", "active"}, {"prefers-color-scheme", "dark"},
+		for _, look := range [][2]string{{"forced-colors", "active"},
+			{"prefers-color-scheme", "dark"},
 			{"prefers-color-scheme", "light"}} {
 			v.setLook(look[0], look[1])
 			var rules []string
@@ -122,8 +129,8 @@ func (v *view) checkEverywhere(name string) {
 	}
 }
 
-// drawPicture keeps a picture, and draws it as docs/images/NAME.webp if the flag asks for it. The directories of the
-// test stand as ~ in it.
+// drawPicture keeps a picture, and draws it as docs/images/NAME.webp if the flag asks for it. The
+// directories of the test stand as ~ in it.
 func (v *view) drawPicture(name, home string) {
 	v.t.Helper()
 	eval[any](v.tab, `(() => {
@@ -136,7 +143,8 @@ func (v *view) drawPicture(name, home string) {
 		return
 	}
 	quality := int64(80)
-	shot := page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: &quality}
+	shot := page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp,
+		Quality: &quality}
 	v.do("taking a picture", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		result, err := chromedp.Call(ctx, page.CaptureScreenshot, shot)
 		if err != nil {

@@ -17,9 +17,10 @@ import (
 
 func init() { programs["squatter"] = squat }
 
-// squat is a program of another user's: it takes the port of a gateway that has ended, on both loopbacks, and serves a
-// page that puts a service worker between the browser and whoever has the port next. It prints what it and the worker
-// get to see. A line on stdin makes it leave the port; what the worker sees then still reaches it.
+// squat is a program of another user's: it takes the port of a gateway that has ended, on both
+// loopbacks, and serves a page that puts a service worker between the browser and whoever has the
+// port next. It prints what it and the worker get to see. A line on stdin makes it leave the port;
+// what the worker sees then still reaches it.
 func squat(args []string) error {
 	reports, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +31,8 @@ func squat(args []string) error {
 		return err
 	}
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Printf("asked for http://%s%s with cookie [%s]\n", r.Host, r.RequestURI, r.Header.Get("Cookie"))
+		fmt.Printf("asked for http://%s%s with cookie [%s]\n", r.Host, r.RequestURI,
+			r.Header.Get("Cookie"))
 		w.Header().Set("Service-Worker-Allowed", "/")
 		switch {
 		case r.URL.Path == "/worker.js":
@@ -40,7 +42,8 @@ func squat(args []string) error {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = fmt.Fprint(w, squatterPage)
 		default:
-			http.Error(w, "{}", http.StatusUnauthorized) // a page that believes it loads itself again
+			// a page that believes it loads itself again
+			http.Error(w, "{}", http.StatusUnauthorized)
 		}
 	})
 	var taken []net.Listener
@@ -90,16 +93,18 @@ func (h *home) squatter(address string) *process {
 	if os.Getuid() == 0 {
 		cmd.Path = "/proc/self/exe" // in a directory of ours
 		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534,
+			Gid: 65534}}
 	}
 	p := start(h.t, "squatter", cmd)
 	p.expect("has port")
 	return p
 }
 
-// TestPageOrigin is about another user of the machine who takes the gateway's port once it was killed, and whose
-// service workers stay in the browser at all addresses that the browser comes to meanwhile, by itself too. The next
-// gateway's page, sign-in link and cookie reach none of them, and the cookie that the old page shows is void.
+// TestPageOrigin is about another user of the machine who takes the gateway's port once it was
+// killed, and whose service workers stay in the browser at all addresses that the browser comes to
+// meanwhile, by itself too. The next gateway's page, sign-in link and cookie reach none of them,
+// and the cookie that the old page shows is void.
 func TestPageOrigin(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -116,16 +121,19 @@ func TestPageOrigin(t *testing.T) {
 	g.kill()
 	thief := h.squatter(address)
 
-	// The page that is open asks whoever has the port, but for nothing that counts, and does not give itself away.
+	// The page that is open asks whoever has the port, but for nothing that counts, and does not
+	// give itself away.
 	stolen := thief.expect("with cookie [tapgw-" + port + "=")
 	_, stolen, _ = strings.Cut(stolen, "[")
 	stolen, _, _ = strings.Cut(stolen, "]")
 	old.waitText("main", "tapctl open")
 	if title := eval[string](old.tab, `document.title`); strings.Contains(title, "squat") {
-		t.Errorf("the page has loaded itself from a stranger: its title is %s, want it to stay", title)
+		t.Errorf("the page has loaded itself from a stranger: its title is %s, want it to stay",
+			title)
 	}
 	squatted := map[string]*tab{}
-	for _, origin := range []string{oldPage, "http://127.0.0.1:" + port, "http://localhost:" + port} {
+	for _, origin := range []string{oldPage, "http://127.0.0.1:" + port,
+		"http://localhost:" + port} {
 		tab := profile.open(origin + "/")
 		eventually(t, patience, func() error {
 			if title := eval[string](tab, `document.title`); title != "squatted" {
@@ -161,9 +169,11 @@ func TestPageOrigin(t *testing.T) {
 	}
 
 	// Neither the old cookie nor the pages with a service worker get anything.
-	for _, host := range []string{strings.TrimPrefix(origin, "http://"), strings.TrimPrefix(oldPage, "http://"),
+	for _, host := range []string{strings.TrimPrefix(origin, "http://"),
+		strings.TrimPrefix(oldPage, "http://"),
 		"127.0.0.1:" + port, "localhost:" + port} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/v1/sessions", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+address+"/api/v1/sessions", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +188,8 @@ func TestPageOrigin(t *testing.T) {
 			t.Errorf("a page at %s gets the sessions (%d), want them refused", at, code)
 		}
 	}
-	thief.expect("the worker saw " + "http://127.0.0.1:" + port + "/api/v1/sessions") // it was there all the time
+	// it was there all the time
+	thief.expect("the worker saw " + "http://127.0.0.1:" + port + "/api/v1/sessions")
 }
 
 // mustParse returns the origin of a link and its code.
@@ -202,8 +213,9 @@ func statusOf(t *testing.T, r *http.Request) int {
 	return response.StatusCode
 }
 
-// TestPageKept restarts a gateway below an open page, as tapgw ensure started it and as a service. The page stays at
-// its origin, signed in, and at no moment can somebody else have the port. After a crash the page is somewhere else.
+// TestPageKept restarts a gateway below an open page, as tapgw ensure started it and as a service.
+// The page stays at its origin, signed in, and at no moment can somebody else have the port. After
+// a crash the page is somewhere else.
 func TestPageKept(t *testing.T) {
 	t.Parallel()
 	ensure := []string{tapgw, "ensure", "--listen", "127.0.0.1:0"}
@@ -247,9 +259,10 @@ func TestPageKept(t *testing.T) {
 					}
 				}
 			}()
-			if done := h.run(tapgw, "restart"); done.code != 0 || strings.TrimSpace(done.stdout) != before.URL {
-				t.Fatalf("tapgw restart: exit code %d, %q, %s; want 0 and %s", done.code, done.stdout, done.stderr,
-					before.URL)
+			if done := h.run(tapgw, "restart"); done.code != 0 ||
+				strings.TrimSpace(done.stdout) != before.URL {
+				t.Fatalf("tapgw restart: exit code %d, %q, %s; want 0 and %s", done.code,
+					done.stdout, done.stderr, before.URL)
 			}
 			close(stop)
 			if n := <-tried; n == 0 {
@@ -257,9 +270,11 @@ func TestPageKept(t *testing.T) {
 			}
 			after := h.gatewayInfo()
 			if after.PID == before.PID || after.URL != before.URL {
-				t.Errorf("the gateway after the restart is %+v, want another process at %s", after, before.URL)
+				t.Errorf("the gateway after the restart is %+v, want another process at %s", after,
+					before.URL)
 			}
-			v.until(`fetch("/api/v1/status").then((r) => r.json()).then((s) => s.pid === %v)`, after.PID)
+			v.until(`fetch("/api/v1/status").then((r) => r.json()).then((s) => s.pid === %v)`,
+				after.PID)
 			v.waitText(".connection", "Live")
 			v.until(`fetch("/api/v1/reload", {method: "POST"}).then((r) => r.status === 200)`)
 			v.visit(origin + "/?again")
@@ -280,7 +295,8 @@ func TestPageKept(t *testing.T) {
 	}
 }
 
-// serviceManager makes a stand-in for systemctl, which starts what the unit says, and returns its directory.
+// serviceManager makes a stand-in for systemctl, which starts what the unit says, and returns its
+// directory.
 func (h *home) serviceManager() string {
 	h.t.Helper()
 	dir := h.path("fake")

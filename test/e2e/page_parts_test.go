@@ -14,7 +14,8 @@ import (
 	"tapgw/internal/dashboard"
 )
 
-// parts serves the page without a gateway, and the sources of its modules, to try these in a browser.
+// parts serves the page without a gateway, and the sources of its modules, to try these in a
+// browser.
 func parts(t *testing.T) *view {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -29,8 +30,8 @@ func parts(t *testing.T) *view {
 
 func pageSources() string { return filepath.Join(repo, "internal", "dashboard", "page") }
 
-// pageDuration is an expression for the function that writes durations on the page, whose scripts give it to nobody. It
-// is for formats.
+// pageDuration is an expression for the function that writes durations on the page, whose scripts
+// give it to nobody. It is for formats.
 func pageDuration(t *testing.T) string {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join(pageSources(), "format.js"))
@@ -79,7 +80,8 @@ func markdownRenders(t *testing.T, v *view) {
 		"": ``,
 	} {
 		const render = `import("/sources/markdown.js").then(({ render }) => { const el = document.createElement("div"); %s; return el.innerHTML; })`
-		if got := eval[string](v.tab, strings.Replace(render, "%s", `render(el, %s)`, 1), source); got != want {
+		if got := eval[string](v.tab, strings.Replace(render, "%s", `render(el, %s)`, 1),
+			source); got != want {
 			t.Errorf("%q reads\n %s, want\n %s", source, got, want)
 		}
 		// As it streams, it comes to the same.
@@ -129,7 +131,8 @@ func linksStayOutside(t *testing.T, v *view) {
 		"https://localhost.e.com:" + own + "/":   true,
 	} {
 		const count = `import("/sources/markdown.js").then(({ render }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
-		for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">", href} {
+		for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">",
+			href} {
 			n := eval[int](v.tab, count, source)
 			if n > 0 && !link || n == 0 && link {
 				t.Errorf("%s makes %d links, want one: %v", source, n, link)
@@ -180,7 +183,8 @@ func filterPreviews(t *testing.T, v *view) {
 		{[]rule{{"FAILED", "drop"}}, []int{-1, -1, -1, -1, -1}},
 		{[]rule{{".", "keep"}, {"failed", "inject"}}, []int{0, 0, 0, -1, -1}},
 	} {
-		// On a busy machine the worker may run into its limit of time: null says that it decided nothing.
+		// On a busy machine the worker may run into its limit of time: null says that it decided
+		// nothing.
 		if got := eval[[]int](v.tab, `import("/sources/filter.js").then(async (f) => {
 			let decisions = null;
 			for (let i = 0; i < 20 && !decisions; i++) decisions = await f.preview(%s, %s);
@@ -189,20 +193,22 @@ func filterPreviews(t *testing.T, v *view) {
 			t.Errorf("%v decides %v, want %v", test.rules, got, test.want)
 		}
 	}
-	if slow := eval[bool](v.tab, `import("/sources/filter.js").then((f) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
+	if slow := eval[bool](v.tab,
+		`import("/sources/filter.js").then((f) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
 		t.Error("a pattern that explodes is not stopped, want its end")
 	}
 	faults := eval[[]string](v.tab, `import("/sources/filter.js").then((f) => f.check(%s))`,
 		[]rule{{"ok", "drop"}, {"", "drop"}, {"(", "drop"}, {strings.Repeat("é", 513), "drop"}})
 	if faults[0] != "" || faults[1] == "" || !strings.Contains(faults[2], "Unterminated") ||
 		!strings.Contains(faults[3], "1024") {
-		t.Errorf("the faults are %q, want none for the good filter and what is wrong with each other one", faults)
+		t.Errorf(
+			"the faults are %q, want none for the good filter and what is wrong with each other one", faults)
 	}
 }
 
 func timelineMerges(t *testing.T, v *view) {
-	// The first list is that of all events in a row. One follows for each place between two events: there the timeline
-	// joins that of the events before.
+	// The first list is that of all events in a row. One follows for each place between two events:
+	// there the timeline joins that of the events before.
 	const texts = `import("/sources/timeline.js").then(({ Timeline }) => ((events) => events.map((_, i) => {
 			const t = new Timeline(), older = new Timeline();
 			for (const [name, data] of events.slice(i)) t.apply(name, data);
@@ -230,10 +236,13 @@ func timelineMerges(t *testing.T, v *view) {
 		want  []string
 	}{
 		"a message is one, entry in whichever order": {
-			[]entry{live("onStartMessage", "messageId", "1"), live("onMessage", "messageId", "1", "delta", "He"),
-				line("assistant", "info", "Hello"), live("onEndMessage", "messageId", "1", "completeContent",
+			[]entry{live("onStartMessage", "messageId", "1"),
+				live("onMessage", "messageId", "1", "delta", "He"),
+				line("assistant", "info", "Hello"),
+				live("onEndMessage", "messageId", "1", "completeContent",
 					"Hello"),
-				line("assistant", "info", "Bye"), live("onEndMessage", "messageId", "2", "completeContent", "Bye"),
+				line("assistant", "info", "Bye"),
+				live("onEndMessage", "messageId", "2", "completeContent", "Bye"),
 				live("onEndMessage", "messageId", "3", "completeContent", "Bye"),
 				line("assistant", "info", "Bye")},
 			[]string{"message Hello", "message Bye", "message Bye"},
@@ -253,16 +262,18 @@ func timelineMerges(t *testing.T, v *view) {
 		},
 		"a push is one, entry in whichever order": {
 			[]entry{pushed("surface", "builds", "red"), line("builds@ci", "info", "red"),
-				line("ci", "info", "green"), pushed("inject", "ci", "green"), pushed("keep", "ci", "\x1b[31mblue"),
-				line("ci", "info", "tool: progress")},
-			[]string{"push surface red", "push inject green", "push keep \x1b[31mblue", "note info tool: progress"},
+				line("ci", "info", "green"), pushed("inject", "ci", "green"),
+				pushed("keep", "ci", "\x1b[31mblue"), line("ci", "info", "tool: progress")},
+			[]string{"push surface red", "push inject green", "push keep \x1b[31mblue",
+				"note info tool: progress"},
 		},
 		"equal pushes are as many as came": {
 			[]entry{pushed("surface", "builds", "red"), pushed("surface", "builds", "red"),
-				line("builds@ci", "info", "red"), line("user", "info", "why?"), line("builds@ci", "info", "red"),
-				line("ci", "info", "a"), line("ci", "info", "b"),
+				line("builds@ci", "info", "red"), line("user", "info", "why?"),
+				line("builds@ci", "info", "red"), line("ci", "info", "a"), line("ci", "info", "b"),
 				pushed("inject", "ci", "a"), pushed("inject", "ci", "b")},
-			[]string{"push surface red", "push surface red", "prompt user why?", "push inject a", "push inject b"},
+			[]string{"push surface red", "push surface red", "prompt user why?", "push inject a",
+				"push inject b"},
 		},
 		"an error is one, each time": {
 			[]entry{line("session", "error", "broke"), {"live", o{"sessionError": "broke"}},
@@ -305,13 +316,16 @@ func tracesNest(t *testing.T, v *view) {
 		"none": {nil, []string{}},
 		"by span": {[]o{{"b", "2", "1", 9, 1000}, {"c", "3", "2", 30, 5}, {"a", "1", "", 5, 1000}},
 			[]string{"0a", "1b", "2c"}},
-		"by time": {[]o{{"a", "", "", 10, 9000}, {"c", "", "", 5, 10}, {"b", "", "", 6, 2000}, {"d", "", "", 20, 1}},
+		"by time": {[]o{{"a", "", "", 10, 9000}, {"c", "", "", 5, 10}, {"b", "", "", 6, 2000},
+			{"d", "", "", 20, 1}},
 			[]string{"0a", "1b", "2c", "0d"}},
-		"a parent that is not there": {[]o{{"a", "", "", 10, 9000}, {"b", "2", "9", 5, 1}}, []string{"0a", "0b"}},
-		"two records of a span":      {[]o{{"a", "1", "", 5, 0}, {"b", "1", "", 9, 0}}, []string{"0a", "0b"}},
-		"its own parent":             {[]o{{"a", "1", "1", 5, 0}}, []string{"0a"}},
-		"a circle":                   {[]o{{"a", "1", "2", 5, 0}, {"b", "2", "1", 6, 0}}, []string{"0a", "1b"}},
-		"no time":                    {[]o{{"a", "1", "", nil, 0}, {"b", "2", "1", 6, -4}}, []string{"0b"}},
+		"a parent that is not there": {[]o{{"a", "", "", 10, 9000}, {"b", "2", "9", 5, 1}},
+			[]string{"0a", "0b"}},
+		"two records of a span": {[]o{{"a", "1", "", 5, 0}, {"b", "1", "", 9, 0}},
+			[]string{"0a", "0b"}},
+		"its own parent": {[]o{{"a", "1", "1", 5, 0}}, []string{"0a"}},
+		"a circle":       {[]o{{"a", "1", "2", 5, 0}, {"b", "2", "1", 6, 0}}, []string{"0a", "1b"}},
+		"no time":        {[]o{{"a", "1", "", nil, 0}, {"b", "2", "1", 6, -4}}, []string{"0b"}},
 	} {
 		if test.records == nil {
 			test.records = []o{}
@@ -328,21 +342,24 @@ func pausesFold(t *testing.T, v *view) {
 			const { place, pauses } = timeScale(%s.map(([from, to]) => ({ from, to })), 100);
 			return [pauses.length, ...%s.map((t) => Math.round(place(t) * 1000))];
 		})`
-	manyRanges := [][2]int{{0, 10}, {200, 210}, {400, 410}, {600, 610}, {800, 810}, {1000, 1010}, {1200, 1210}}
+	manyRanges := [][2]int{{0, 10}, {200, 210}, {400, 410}, {600, 610}, {800, 810}, {1000, 1010},
+		{1200, 1210}}
 	type o = []int
 	for name, test := range map[string]struct {
 		ranges any
 		times  any
 		want   o
 	}{
-		"one":              {[][2]int{{0, 1000}}, o{0, 500, 1000, 2000}, o{0, 0, 500, 1000, 1000}},
-		"a short gap":      {[][2]int{{0, 500}, {600, 1000}}, o{550}, o{0, 550}},
-		"a pause":          {[][2]int{{9000, 9500}, {0, 500}}, o{500, 4750, 9000, 9500}, o{1, 475, 500, 525, 1000}},
+		"one":         {[][2]int{{0, 1000}}, o{0, 500, 1000, 2000}, o{0, 0, 500, 1000, 1000}},
+		"a short gap": {[][2]int{{0, 500}, {600, 1000}}, o{550}, o{0, 550}},
+		"a pause": {[][2]int{{9000, 9500}, {0, 500}}, o{500, 4750, 9000, 9500},
+			o{1, 475, 500, 525, 1000}},
 		"many pauses":      {manyRanges, o{1210}, o{6, 1000}},
 		"nothing has time": {[][2]int{{0, 0}, {1000, 1000}}, o{0, 1000}, o{1, 0, 1000}},
 		"one moment":       {[][2]int{{5, 5}}, o{5}, o{0, 0}},
 	} {
-		if got := eval[[]int](v.tab, places, test.ranges, test.times); !slices.Equal(got, []int(test.want)) {
+		if got := eval[[]int](v.tab, places, test.ranges, test.times); !slices.Equal(got,
+			[]int(test.want)) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// waitProvider waits until a provider stands in the list with a state, and its row has these buttons.
+// waitProvider waits until a provider stands in the list with a state, and its row has these
+// buttons.
 func (v *view) waitProvider(name, state string, buttons ...string) {
 	v.t.Helper()
 	v.until(`[...document.querySelectorAll(".providers tbody tr")].some((tr) =>
@@ -19,14 +20,16 @@ func (v *view) waitProvider(name, state string, buttons ...string) {
 			(%s ?? []).join())`, name, state, buttons)
 }
 
-// TestPageProviders goes through providers in all their states: what does not run says why and offers what would work,
-// a stopped one is started again, and one that ends again and again has its reason, next start and log where it stands.
+// TestPageProviders goes through providers in all their states: what does not run says why and
+// offers what would work, a stopped one is started again, and one that ends again and again has its
+// reason, next start and log where it stands.
 func TestPageProviders(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serveFiles()
 	session := h.local("--label", "desk")
-	weather := fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw)
+	weather := fmt.Sprintf(
+		"kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw)
 	h.put("providers/sky.toml", weather)
 	h.put("providers/off.toml", weather+"enabled = false\n")
 	h.put("providers/nobody.toml", weather+"sessions = { label = \"nobody\" }\n")
@@ -46,11 +49,13 @@ func TestPageProviders(t *testing.T) {
 		for (const el of document.querySelectorAll(".provider ~ *, .next time")) nexts.add(el.textContent);
 	}).observe(document.querySelector(".providers"), { subtree: true, childList: true, characterData: true }), 0`)
 	h.put("providers/wrong.toml", "kind = \"command\"\ncomand = [\"ci\"]\n")
-	h.put("providers/loops.toml", "kind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo going under; exit 3\"]\n")
+	h.put("providers/loops.toml",
+		"kind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo going under; exit 3\"]\n")
 	v.waitProvider("wrong", "failed")
 	v.waitProvider("loops", "failed", "Start", "Stop…")
 	v.until(`[...nexts].some((text) => text.startsWith("in "))`)
-	v.until(`document.querySelector(".banners").textContent === "2 providers with a fault: loops, wrong"`)
+	v.until(
+		`document.querySelector(".banners").textContent === "2 providers with a fault: loops, wrong"`)
 	v.show("Activity")
 	v.focusOn(`.banner a[href$=loops]`)
 	v.press(kb.Enter)
@@ -109,7 +114,8 @@ func (v *view) fillField(label, text string) {
 // says waits until the form says these arguments as JSON.
 func (v *view) says(arguments string) {
 	v.t.Helper()
-	v.until(`document.querySelector(".as-json textarea").value === JSON.stringify(JSON.parse(%s), null, 2)`, arguments)
+	v.until(
+		`document.querySelector(".as-json textarea").value === JSON.stringify(JSON.parse(%s), null, 2)`, arguments)
 }
 
 // faultAt waits until a fault stands at the field with a label.
@@ -119,8 +125,8 @@ func (v *view) faultAt(label, fault string) {
 		l.parentElement.querySelector(".fault").textContent.includes(%s) && document.activeElement === l.control)`, label, fault)
 }
 
-// TestPageCallsTool calls a tool with a form of its schema: in the session that is chosen, with faults at their fields,
-// through gates, and with each result kept.
+// TestPageCallsTool calls a tool with a form of its schema: in the session that is chosen, with
+// faults at their fields, through gates, and with each result kept.
 func TestPageCallsTool(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -130,11 +136,14 @@ func TestPageCallsTool(t *testing.T) {
 		c := g.connect()
 		c.send(message{"type": "auth", "token": h.read(".provider-token")})
 		c.next("sessions")
-		c.send(message{"type": "hello", "name": "ops", "protocolVersion": 2, "session": session, "tools": []message{{
-			"name": "deploy", "description": "Deploys a service", "timeout": 600_000,
-			"annotations": message{"destructiveHint": true}, "parameters": json.RawMessage(deployParameters)}},
-			"hooks": message{"onPreToolUse": []message{{"action": "deny", "reason": "not on a Friday",
-				"match": message{"tool": "deploy", "args": "forbidden"}}}}})
+		c.send(message{"type": "hello", "name": "ops", "protocolVersion": 2, "session": session,
+			"tools": []message{{
+				"name": "deploy", "description": "Deploys a service", "timeout": 600_000,
+				"annotations": message{"destructiveHint": true},
+				"parameters":  json.RawMessage(deployParameters)}},
+			"hooks": message{"onPreToolUse": []message{{"action": "deny",
+				"reason": "not on a Friday",
+				"match":  message{"tool": "deploy", "args": "forbidden"}}}}})
 		c.next("hello.ack")
 		return c
 	}
@@ -162,7 +171,8 @@ func TestPageCallsTool(t *testing.T) {
 	v.button("Call")
 	v.faultAt("filter", "is not JSON")
 	v.fillField("filter", `{"a":[1]}`)
-	v.says(`{"name":"x","count":0,"ratio":0.5,"mode":"safe","tags":["red"],"target":{"host":"h1"},"filter":{"a":[1]}}`)
+	v.says(
+		`{"name":"x","count":0,"ratio":0.5,"mode":"safe","tags":["red"],"target":{"host":"h1"},"filter":{"a":[1]}}`)
 
 	// The gateway judges, and its faults stand at their fields.
 	v.button("Call")
@@ -200,7 +210,8 @@ func TestPageCallsTool(t *testing.T) {
 	v.waitText(".call-results li.ok pre", "<img src=x")
 	v.waitText(".call-results li:first-child .head", "lab")
 	v.keepPicture("result")
-	v.until(`/ok in [0-9.]+ (ms|s)/.test(document.querySelector(".tool-call form [role=status]").textContent)`)
+	v.until(
+		`/ok in [0-9.]+ (ms|s)/.test(document.querySelector(".tool-call form [role=status]").textContent)`)
 	v.button("Call")
 	answer(message{"error": "the host is gone", "errorCode": "INTERNAL"})
 	v.waitText(".call-results li:first-child", "the host is gone")
@@ -222,7 +233,8 @@ func TestPageCallsTool(t *testing.T) {
 	v.waitText(".call-results li:first-child .outcome", "DENIED")
 	v.until(`document.querySelectorAll(".call-results > li").length === 6`)
 
-	// The rule stands at its provider and in Activity, with what it decided last: about which call, why, and how long.
+	// The rule stands at its provider and in Activity, with what it decided last: about which call,
+	// why, and how long.
 	for _, at := range []string{"#/providers/ops", "#/activity"} {
 		eval[any](v.tab, `location.hash = %s, 0`, at)
 		v.until(`[...document.querySelectorAll("main tr")].some((tr) => tr.checkVisibility() &&
@@ -250,7 +262,8 @@ func TestPageDropped(t *testing.T) {
 	eval[any](v.tab, `location.hash = %s, 0`, "#/streams/"+session)
 	v.waitText(".streams .empty", "Nothing was pushed")
 	for _, text := range []string{"GET /healthz 200 " + hostile, "run 812 failed"} {
-		ci.send(message{"type": "push", "stream": "builds", "level": "keep", "event": text, "requestId": text})
+		ci.send(message{"type": "push", "stream": "builds", "level": "keep", "event": text,
+			"requestId": text})
 	}
 	v.until(`[...document.querySelectorAll(".events tbody tr")].some((tr) =>
 		["dropped", "by rule 2: ^GET /healthz", "builds@ci", "GET /healthz 200"].every((s) => tr.textContent.includes(s)))`)

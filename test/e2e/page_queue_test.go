@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// TestPageQueue sees the prompts that wait above the composer, changes one, takes one back, sends one now, and
-// interrupts the turn: nothing is lost. On a phone all of it is in sight.
+// TestPageQueue sees the prompts that wait above the composer, changes one, takes one back, sends
+// one now, and interrupts the turn: nothing is lost. On a phone all of it is in sight.
 func TestPageQueue(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -68,12 +68,14 @@ func TestPageQueue(t *testing.T) {
 	v.checkFaults(g.origin())
 }
 
-// pageComposes goes through earlier prompts and back to the draft, and sends with the key that the person chose.
+// pageComposes goes through earlier prompts and back to the draft, and sends with the key that the
+// person chose.
 func pageComposes(t *testing.T, v *view) {
 	t.Helper()
 	holds := v.holds
 	v.waitText(".composer .primary", "Send")
-	sent := eval[[]string](v.tab, `[...document.querySelectorAll(".entry.prompt")].map((e) => e.entry.text)`)
+	sent := eval[[]string](v.tab,
+		`[...document.querySelectorAll(".entry.prompt")].map((e) => e.entry.text)`)
 	last := sent[len(sent)-1]
 	v.fill("#prompt", "my draft")
 	v.press(kb.ArrowUp)

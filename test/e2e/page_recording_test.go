@@ -10,14 +10,16 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// openRecording gives the page a file, as the file picker does or, with drop, as a person who drops it.
+// openRecording gives the page a file, as the file picker does or, with drop, as a person who drops
+// it.
 func (v *view) openRecording(text string, drop bool) {
 	v.t.Helper()
 	how := `input.files = given.files, input.dispatchEvent(new Event("change"))`
 	if !drop {
 		v.until(`document.querySelector("#recording-file")`) // the view's module is loaded late
 	} else {
-		how = `document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: given, bubbles: true, cancelable: true}))`
+		how =
+			`document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: given, bubbles: true, cancelable: true}))`
 	}
 	eval[any](v.tab, `(() => {
 		const given = new DataTransfer(), input = document.querySelector("#recording-file");
@@ -30,7 +32,8 @@ func (v *view) openRecording(text string, drop bool) {
 	v.waitRecording()
 }
 
-// waitRecording waits until the page shows the file: its lines come into the document a moment later.
+// waitRecording waits until the page shows the file: its lines come into the document a moment
+// later.
 func (v *view) waitRecording() {
 	v.t.Helper()
 	v.until(`((list, shown) => list?.dataset.entries && shown.length >= Math.min(Number(list.dataset.entries), 10))(
@@ -69,9 +72,11 @@ func TestPageRecording(t *testing.T) {
 	v.waitText(".recording", "Open a file")
 	v.checkAccessibility("recordings-empty")
 
-	v.openRecording(recordingStart+recordedLine(`{"type":"push","event":"<b>built</b>","level":"keep"}`)+
+	v.openRecording(recordingStart+
+		recordedLine(`{"type":"push","event":"<b>built</b>","level":"keep"}`)+
 		`{"ts":`+"\n"+recordedLine(`{"type":"tool.result","id":"c1","data":{"a":1}}`)+
-		`{"ts":"2026-01-02T15:04:07Z","gap":7}`+"\n"+`{"ts":"2026-01-02T15:04:08Z","end":"over"}`+"\n", false)
+		`{"ts":"2026-01-02T15:04:07Z","gap":7}`+"\n"+`{"ts":"2026-01-02T15:04:08Z","end":"over"}`+
+		"\n", false)
 	v.waitText(".recording .meta", "bug.jsonl · session review · gateway 2.1.0")
 	v.waitText(".recording .fault", "1 line can't be read")
 	v.waitText(".wire", "Line 3 is broken:")
@@ -83,7 +88,8 @@ func TestPageRecording(t *testing.T) {
 	t.Run("Hostile", func(t *testing.T) { hostileRecordings(t, v) })
 
 	v.do("making it narrow", narrow())
-	v.openRecording(recordingStart+recordedLine(`{"type":"push","event":"`+strings.Repeat("wide", 400)+`"}`), true)
+	v.openRecording(recordingStart+recordedLine(`{"type":"push","event":"`+strings.Repeat("wide",
+		400)+`"}`), true)
 	v.waitText(".recording", "1 of 1 line")
 	v.press(kb.Tab)
 	eval[any](v.tab, `document.querySelector(".wire summary").click(), 0`)
@@ -134,15 +140,19 @@ func hostileRecordings(t *testing.T, v *view) {
 		{"a list", "[]", "This is no recording"},
 		{"another format", strings.Replace(recordingStart, `:1,`, `:2,`, 1),
 			"has format 2, and this page shows format 1"},
-		{"members that are objects", strings.Replace(recordingStart, `"2.1.0"`, `{"toString":1,"valueOf":1}`, 1) +
+		{"members that are objects", strings.Replace(recordingStart, `"2.1.0"`,
+			`{"toString":1,"valueOf":1}`, 1) +
 			`{"ts":{"valueOf":1},"gap":{"valueOf":1}}` + "\n" +
 			recordedLine(`{"type":{"toString":1},"error":{"toString":1}}`),
 			"2 of 2 lines"},
-		{"a name of the prototype", recordingStart + recordedLine(`{"__proto__":{"type":"x"},"constructor":1}`),
+		{"a name of the prototype",
+			recordingStart + recordedLine(`{"__proto__":{"type":"x"},"constructor":1}`),
 			"1 of 1 line"},
-		{"nested deep", recordingStart + recordedLine(`{"type":"push","data":`+deep+`}`), "1 of 1 line"},
+		{"nested deep", recordingStart + recordedLine(`{"type":"push","data":`+deep+`}`),
+			"1 of 1 line"},
 		{"a wrong time", recordingStart + `{"ts":"yesterday","end":"x"}`, "1 of 1 line"},
-		{"text that turns around", recordingStart + recordedLine(`{"type":"push","event":"\u202egpj.exe"}`),
+		{"text that turns around",
+			recordingStart + recordedLine(`{"type":"push","event":"\u202egpj.exe"}`),
 			`\u202egpj.exe`},
 		{"bytes that are not UTF-8", recordingStart + "\xff\xfe\n", "Line 2 is broken"},
 		{"a line without an end", strings.TrimSpace(recordingStart), "0 of 0 lines"},
@@ -153,8 +163,10 @@ func hostileRecordings(t *testing.T, v *view) {
 			v.until(`Number(document.querySelector(".recording .timeline").dataset.entries) ===
 				document.querySelectorAll(".wire").length`)
 			// Everything can be opened.
-			eval[any](v.tab, `document.querySelectorAll(".wire summary").forEach((s) => s.click()), 0`)
-			v.until(`[...document.querySelectorAll(".wire details")].every((d) => d.open && d.querySelector("pre"))`)
+			eval[any](v.tab,
+				`document.querySelectorAll(".wire summary").forEach((s) => s.click()), 0`)
+			v.until(
+				`[...document.querySelectorAll(".wire details")].every((d) => d.open && d.querySelector("pre"))`)
 		})
 	}
 	t.Run("too large", func(*testing.T) {
@@ -174,7 +186,8 @@ func hostileRecordings(t *testing.T, v *view) {
 			t.Errorf("with 3000 lines the document has %d elements, want at most 3000", n)
 		}
 	})
-	if n := eval[int](v.tab, `document.querySelectorAll("script:not([src]), .recording img, .recording b").length`); n > 0 {
+	if n := eval[int](v.tab,
+		`document.querySelectorAll("script:not([src]), .recording img, .recording b").length`); n > 0 {
 		t.Errorf("the page has %d elements of a file's markup, want none", n)
 	}
 }

@@ -40,7 +40,8 @@ func (h *home) writeRecords(records []message) {
 		}
 		text.WriteString("}\n")
 	}
-	if err := os.WriteFile(h.state("records/00000001.jsonl"), []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(h.state("records/00000001.jsonl"), []byte(text.String()),
+		0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -115,28 +116,35 @@ const (
 	nestedTrace = "00000000000000000000000000000002"
 )
 
-// somebodysRecords are ten thousand of a day: among them a trace of 1,200, and one with spans, a pause of an hour and
-// hostile texts.
+// somebodysRecords are ten thousand of a day: among them a trace of 1,200, and one with spans, a
+// pause of an hour and hostile texts.
 func somebodysRecords(end time.Time) []message {
 	list := make([]message, 0, manyRecords)
 	for i := range manyRecords - 1206 {
-		list = append(list, message{"ts": end.Add(time.Duration(i-manyRecords) * 5 * time.Second), "kind": "call",
-			"session": "s1", "provider": "ci", "tool": fmt.Sprintf("tool-%d", i), "outcome": "ok", "durationMs": 3.5})
+		list = append(list, message{"ts": end.Add(time.Duration(i-manyRecords) * 5 * time.Second),
+			"kind":    "call",
+			"session": "s1", "provider": "ci", "tool": fmt.Sprintf("tool-%d", i), "outcome": "ok",
+			"durationMs": 3.5})
 	}
 	for i := range 1200 {
-		list = append(list, message{"ts": end.Add(time.Duration(i-5000) * time.Second), "kind": "call", "session": "s1",
-			"trace": longTrace, "tool": fmt.Sprintf("step-%d", i), "outcome": "ok", "durationMs": 900})
+		list = append(list, message{"ts": end.Add(time.Duration(i-5000) * time.Second),
+			"kind": "call", "session": "s1",
+			"trace": longTrace, "tool": fmt.Sprintf("step-%d", i), "outcome": "ok",
+			"durationMs": 900})
 	}
 	at := end.Add(-3 * time.Second)
 	for _, r := range []message{
 		{"ts": at.Add(-time.Hour), "kind": "source", "provider": "build", "span": "a1",
 			"outcome": "failed", "durationMs": 400},
-		{"ts": at.Add(-time.Hour), "kind": "push", "provider": "build", "span": "a2", "parent": "a1", "event": hostile,
-			"stream": "build", "level": "inject", "fate": "delivered"},
-		{"ts": at.Add(-time.Second), "kind": "call", "tool": "read", "span": "a4", "parent": "a3", "outcome": "failed",
-			"code": "TIMEOUT", "durationMs": 700},
-		{"ts": at.Add(-time.Second), "kind": "gate", "tool": "bash", "by": "guard", "outcome": "deny", "durationMs": 2},
-		{"ts": at, "kind": "turn", "span": "a3", "parent": "a2", "by": "provider", "outcome": "ok", "durationMs": 2500},
+		{"ts": at.Add(-time.Hour), "kind": "push", "provider": "build", "span": "a2",
+			"parent": "a1", "event": hostile, "stream": "build", "level": "inject",
+			"fate": "delivered"},
+		{"ts": at.Add(-time.Second), "kind": "call", "tool": "read", "span": "a4", "parent": "a3",
+			"outcome": "failed", "code": "TIMEOUT", "durationMs": 700},
+		{"ts": at.Add(-time.Second), "kind": "gate", "tool": "bash", "by": "guard",
+			"outcome": "deny", "durationMs": 2},
+		{"ts": at, "kind": "turn", "span": "a3", "parent": "a2", "by": "provider", "outcome": "ok",
+			"durationMs": 2500},
 		{"ts": at, "kind": "session", "span": "a9", "parent": "a9", "state": "end"},
 	} {
 		r["trace"], r["session"] = nestedTrace, "s2"
@@ -145,7 +153,8 @@ func somebodysRecords(end time.Time) []message {
 	return list
 }
 
-// TestPageTraces scrolls through ten thousand records, of which few are in the document, and shows traces.
+// TestPageTraces scrolls through ten thousand records, of which few are in the document, and shows
+// traces.
 func TestPageTraces(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -180,15 +189,18 @@ func TestPageTraces(t *testing.T) {
 	v.checkFaults(g.origin())
 }
 
-// nestedTraceShown looks at a trace with spans: their levels, bars, the folded pause, and the record behind a bar.
+// nestedTraceShown looks at a trace with spans: their levels, bars, the folded pause, and the
+// record behind a bar.
 func nestedTraceShown(t *testing.T, v *view) {
 	t.Helper()
 	eval[any](v.tab, `location.hash = "#/records/trace=`+nestedTrace+`", 0`)
 	v.until(`document.querySelectorAll(".trace tbody tr").length === 6`)
-	got := eval[[]string](v.tab, `[...document.querySelectorAll(".trace .what")].map((e) => e.textContent)`)
+	got := eval[[]string](v.tab,
+		`[...document.querySelectorAll(".trace .what")].map((e) => e.textContent)`)
 	want := []string{
-		"Level 1: source build", "Level 2: push build: " + hostileShown, "Level 3: turn prompt of provider",
-		"Level 4: call read", "Level 5: gate bash, by guard", "Level 1: session s2",
+		"Level 1: source build", "Level 2: push build: " + hostileShown,
+		"Level 3: turn prompt of provider", "Level 4: call read", "Level 5: gate bash, by guard",
+		"Level 1: session s2",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the trace reads %q, want %q", got, want)
@@ -210,7 +222,8 @@ func nestedTraceShown(t *testing.T, v *view) {
 	v.waitText(".records .start", "No record matches this filter")
 }
 
-// TestPageTrace follows what a source begins to the call that its prompt makes, as bars of one trace.
+// TestPageTrace follows what a source begins to the call that its prompt makes, as bars of one
+// trace.
 func TestPageTrace(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -218,15 +231,16 @@ func TestPageTrace(t *testing.T) {
 	session := h.local("--label", "desk")
 	h.bindProvider(session, "greeter", "greet")
 	h.put("work/prompt", `call:greet {"name":"Ada"}`+"\n")
-	h.put("providers/wake.toml", "kind = \"source\"\nrun = [\"cat\", \"prompt\"]\ncwd = \""+h.path("work")+
-		"\"\nevery = \"1h\"\nlevel = \"inject\"\n")
+	h.put("providers/wake.toml", "kind = \"source\"\nrun = [\"cat\", \"prompt\"]\ncwd = \""+
+		h.path("work")+"\"\nevery = \"1h\"\nlevel = \"inject\"\n")
 	v := h.browser().profile(t).openView(h.link())
 	v.waitText(".connection", "Live")
 	eval[any](v.tab, `location.hash = "#/records/tool=greet", 0`)
 	v.waitText(".record", "greet")
 	v.click(".record summary")
 	v.waitText(".record a", "Its trace")
-	eval[any](v.tab, `[...document.querySelectorAll(".record a")].find((a) => a.textContent === "Its trace").click(), 0`)
+	eval[any](v.tab,
+		`[...document.querySelectorAll(".record a")].find((a) => a.textContent === "Its trace").click(), 0`)
 	for _, bar := range []string{"Level 1: source wake", "Level 2: push wake", "call greet"} {
 		v.waitText(".trace .what", bar)
 	}

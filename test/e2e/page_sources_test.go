@@ -16,13 +16,16 @@ const hostile = "<img src=x onerror=alert(1)>\x1b[31mred\x07 \u202egpj.exe"
 // hostileShown is how the page has it.
 const hostileShown = `<img src=x onerror=alert(1)>\u001b[31mred\u0007 \u202egpj.exe`
 
-// hostileSource makes a source whose command prints a hostile line. It has run once when this returns.
+// hostileSource makes a source whose command prints a hostile line. It has run once when this
+// returns.
 func (h *home) hostileSource(name string) {
 	h.t.Helper()
 	h.put("work/hostile", hostile+"\n")
-	h.put("providers/"+name+".toml", "kind = \"source\"\nrun = [\"cat\", \"hostile\"]\ncwd = \""+h.path("work")+
-		"\"\nevery = \"1h\"\nlevel = \"keep\"\n")
-	h.waitSource(name, func(s adminapi.Source) bool { return s.Runs == 1 && s.State == adminapi.SourceWaiting })
+	h.put("providers/"+name+".toml", "kind = \"source\"\nrun = [\"cat\", \"hostile\"]\ncwd = \""+
+		h.path("work")+"\"\nevery = \"1h\"\nlevel = \"keep\"\n")
+	h.waitSource(name, func(s adminapi.Source) bool {
+		return s.Runs == 1 && s.State == adminapi.SourceWaiting
+	})
 }
 
 // focusOn presses Tab until an element has the focus, as somebody without a mouse does.
@@ -37,8 +40,8 @@ func (v *view) focusOn(selector string) {
 	v.t.Fatalf("60 times Tab do not lead to %s, want them to", selector)
 }
 
-// TestPageSources looks at a source with the keyboard alone: its state, its log, its events. It runs, stops and starts
-// it, and follows what somebody else does.
+// TestPageSources looks at a source with the keyboard alone: its state, its log, its events. It
+// runs, stops and starts it, and follows what somebody else does.
 func TestPageSources(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -95,7 +98,8 @@ func TestPageSources(t *testing.T) {
 	v.checkFaults(g.origin())
 }
 
-// TestPageRestart: the page is where it was when the gateway is restarted, and when the browser has signed in again.
+// TestPageRestart: the page is where it was when the gateway is restarted, and when the browser has
+// signed in again.
 func TestPageRestart(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -107,7 +111,9 @@ func TestPageRestart(t *testing.T) {
 	eval[any](v.tab, `location.hash = "#/sources/build", 0`)
 	v.waitText(".sources tbody th", "build")
 	v.waitText(".detail .entry", hostileShown)
-	g.restart(func() { v.waitText(".connection", "Connection lost") }, "--config", h.path("tapgw.toml"))
+	g.restart(func() {
+		v.waitText(".connection", "Connection lost")
+	}, "--config", h.path("tapgw.toml"))
 	v.waitText(".connection", "Live") // it is signed in still
 	v.waitText(".sources tbody th", "build")
 	v.waitText(".detail h2", "build")

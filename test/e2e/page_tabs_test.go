@@ -15,8 +15,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestPageTabs has ten tabs of one browser on ten sessions. Each shows what happens in its own, and takes a prompt, an
-// answer and an interrupt: the six connections that a browser has to one server are not used up by what streams.
+// TestPageTabs has ten tabs of one browser on ten sessions. Each shows what happens in its own, and
+// takes a prompt, an answer and an interrupt: the six connections that a browser has to one server
+// are not used up by what streams.
 func TestPageTabs(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -42,7 +43,8 @@ func TestPageTabs(t *testing.T) {
 		v.button("Send")
 		v.waitText(".entry", fmt.Sprint("say hello ", i))
 	}
-	// A question is answered in the one, and a turn is interrupted in another one, while all others stream.
+	// A question is answered in the one, and a turn is interrupted in another one, while all others
+	// stream.
 	for i, v := range tabs {
 		v.fill(".composer textarea", fmt.Sprintf(`ask:input {"message":"Which of %d?"}`, i))
 		v.button("Send")
@@ -57,7 +59,8 @@ func TestPageTabs(t *testing.T) {
 		} else {
 			v.button("Interrupt")
 		}
-		v.until(`!document.querySelector(".session .card") && document.querySelector(".session .chip").textContent === "idle"`)
+		v.until(
+			`!document.querySelector(".session .card") && document.querySelector(".session .chip").textContent === "idle"`)
 	}
 	for i, v := range tabs {
 		v.waitText(".connection", "Live")
@@ -67,8 +70,8 @@ func TestPageTabs(t *testing.T) {
 	}
 }
 
-// TestPageDrafts has a prompt that is not sent yet. It is there when the page is loaded again, for its session alone,
-// and no more once it was sent.
+// TestPageDrafts has a prompt that is not sent yet. It is there when the page is loaded again, for
+// its session alone, and no more once it was sent.
 func TestPageDrafts(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -85,7 +88,8 @@ func TestPageDrafts(t *testing.T) {
 	show(lab, "lab")
 	v.until(`document.querySelector("#prompt").value === ""`)
 	show(desk, "desk")
-	v.until(`document.querySelector("#prompt").value === %s && !document.querySelector(".composer .primary").disabled`,
+	v.until(
+		`document.querySelector("#prompt").value === %s && !document.querySelector(".composer .primary").disabled`,
 		draft)
 	v.button("Send")
 	v.waitText(".entry", draft)
@@ -95,16 +99,18 @@ func TestPageDrafts(t *testing.T) {
 	}
 }
 
-// TestPageDraftStays has a prompt that is not sent when the gateway is restarted. It is in the open page
-// when the session is back, and can be sent.
+// TestPageDraftStays has a prompt that is not sent when the gateway is restarted. It is in the open
+// page when the session is back, and can be sent.
 func TestPageDraftStays(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serve()
 	prompts := make(chan string, 1)
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,15 +120,18 @@ func TestPageDraftStays(t *testing.T) {
 	s.Close(t.Context(), "the gateway starts anew")
 	g = g.restart(func() { v.waitText(".connection", "Connection lost") })
 	v.waitText(".connection", "Live")
-	s, err = client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"), State: func(bool, error) {},
-		Send: func(p protocol.HostPrompt) { prompts <- p.Prompt },
-	})
+	s, err = client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"),
+			State: func(bool, error) {},
+			Send:  func(p protocol.HostPrompt) { prompts <- p.Prompt },
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close(context.Background(), "told all") })
-	v.until(`document.querySelector("#prompt").checkVisibility() && document.querySelector("#prompt").value === "half"`)
+	v.until(
+		`document.querySelector("#prompt").checkVisibility() && document.querySelector("#prompt").value === "half"`)
 	v.button("Send")
 	select {
 	case got := <-prompts:
@@ -135,8 +144,8 @@ func TestPageDraftStays(t *testing.T) {
 	v.until(`document.querySelector("#prompt").value === "" && !sessionStorage.length`)
 }
 
-// TestPageSteps goes through more sessions than the list has room for. The chosen one is always in view, and shown as
-// chosen, also where the system's colours replace the page's.
+// TestPageSteps goes through more sessions than the list has room for. The chosen one is always in
+// view, and shown as chosen, also where the system's colours replace the page's.
 func TestPageSteps(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -150,9 +159,10 @@ func TestPageSteps(t *testing.T) {
 	v.visit(g.origin() + "/?again#/sessions/" + eval[string](v.tab,
 		`document.querySelector(".items a").getAttribute("href").split("/")[2]`))
 	v.waitText(".connection", "Live")
-	v.do("colours of the system", command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}},
-	}))
+	v.do("colours of the system",
+		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}},
+		}))
 	const chosen = `[...document.querySelectorAll(".items li")].findIndex((li) => li.querySelector("[aria-current]"))`
 	v.until(chosen + ` === 0`) // the list is there
 	for i := 1; i < n; i++ {
@@ -163,8 +173,10 @@ func TestPageSteps(t *testing.T) {
 		document.querySelector(".items [aria-current]").getBoundingClientRect(),
 		document.querySelector(".side").getBoundingClientRect())`
 	v.until(inView)
-	if style := eval[string](v.tab, `getComputedStyle(document.querySelector(".items [aria-current]")).outlineStyle`); style != "solid" {
-		t.Errorf("with the system's colours the chosen session has the outline %q, want solid", style)
+	if style := eval[string](v.tab,
+		`getComputedStyle(document.querySelector(".items [aria-current]")).outlineStyle`); style != "solid" {
+		t.Errorf("with the system's colours the chosen session has the outline %q, want solid",
+			style)
 	}
 	for i := n - 2; i >= 0; i-- {
 		v.press("k")

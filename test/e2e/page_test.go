@@ -18,8 +18,8 @@ import (
 // servePage starts a gateway whose sessions run on a scripted model.
 func (h *home) servePage(m *scriptmodel.Server, more string) *gateway {
 	h.t.Helper()
-	config := "[copilot]\nprovider_url = \"" + m.URL + "\"\nmodels = [\"" + scriptmodel.ModelID + "\", \"another\"]\n" +
-		more
+	config := "[copilot]\nprovider_url = \"" + m.URL + "\"\nmodels = [\"" + scriptmodel.ModelID +
+		"\", \"another\"]\n" + more
 	if err := os.WriteFile(h.path("tapgw.toml"), []byte(config), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func TestPage(t *testing.T) {
 	v.waitText("main", "tapctl open")
 }
 
-// pageStarts starts a session from the empty page: an error stands at the field that it names, and what was written is
-// there again after the dialog was closed, but for secrets.
+// pageStarts starts a session from the empty page: an error stands at the field that it names, and
+// what was written is there again after the dialog was closed, but for secrets.
 func pageStarts(h *home, v *view) string {
 	h.t.Helper()
 	v.waitText(".first .code", "tapgw install copilot")
@@ -92,7 +92,8 @@ func pageStarts(h *home, v *view) string {
 	v.fill("#start-prompt", "who is there?")
 	v.button("Start")
 	v.waitText("#start-cwd + .fault", "does not exist")
-	v.until(`document.activeElement.id === "start-cwd" && document.activeElement.ariaInvalid === "true"`)
+	v.until(
+		`document.activeElement.id === "start-cwd" && document.activeElement.ariaInvalid === "true"`)
 	v.fill("#start-cwd", h.path("work"))
 	v.click("dialog summary")
 	v.fill("#start-profile", "nobody")
@@ -161,8 +162,10 @@ func pageUnfoldsCall(v *view) {
 func pageShowsPushes(t *testing.T, h *home, v *view, session string) {
 	t.Helper()
 	h.tapctl("push", "--session", session, "--stream", "builds", "run 811 ok in 4m12s")
-	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep", "GET /healthz 200")
-	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "inject", "--wait", "the build is red")
+	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep",
+		"GET /healthz 200")
+	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "inject", "--wait",
+		"the build is red")
 	for level, text := range map[string]string{"surface": "run 811 ok", "keep": "GET /healthz",
 		"inject": "the build is red"} {
 		v.until(
@@ -195,13 +198,15 @@ func pagePairs(t *testing.T, g *gateway, v *view, session string) {
 // pageAsks answers a question about a permission.
 func pageAsks(t *testing.T, h *home, v *view, session string) {
 	t.Helper()
-	asking := h.asking(session, `call:bash {"command":"echo it-was-allowed","description":"says so"}`)
+	asking := h.asking(session,
+		`call:bash {"command":"echo it-was-allowed","description":"says so"}`)
 	v.waitText(".card.question", "echo it-was-allowed")
 	v.keepPicture("question")
 	v.button("Allow once")
 	v.until(`!document.querySelector(".card.question")`)
 	if code := asking.wait(patience); code != 0 || asking.find("it-was-allowed") == "" {
-		t.Errorf("the command that was allowed: exit code %d, want 0 and its output\n%s", code, asking.output())
+		t.Errorf("the command that was allowed: exit code %d, want 0 and its output\n%s", code,
+			asking.output())
 	}
 	v.keepPicture("session")
 }
@@ -315,7 +320,8 @@ func TestPageSignIn(t *testing.T) {
 	b := h.browser()
 	link := h.link()
 	for name, paste := range map[string]string{"link": link,
-		"code": h.link()[strings.Index(link, "code=")+len("code="):], "token": h.read(".admin-token")} {
+		"code":  h.link()[strings.Index(link, "code=")+len("code="):],
+		"token": h.read(".admin-token")} {
 		v := b.profile(t).openView(g.origin() + "/")
 		v.fill("#credential", "adm-wrong")
 		v.press("\r")
@@ -324,7 +330,8 @@ func TestPageSignIn(t *testing.T) {
 		v.press("\r")
 		v.waitText(".connection", "Live")
 		v.checkFaults(g.origin())
-		if got := eval[string](v.tab, `document.cookie + JSON.stringify(localStorage)`); got != "{}" {
+		if got := eval[string](v.tab,
+			`document.cookie + JSON.stringify(localStorage)`); got != "{}" {
 			t.Errorf(`after the %s scripts of the page can read %s, want "{}"`, name, got)
 		}
 		v.shut()
@@ -335,7 +342,8 @@ func TestPageSignIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Host = strings.TrimPrefix(g.origin(), "http://")
-	if r, err := http.DefaultClient.Do(request); err != nil || r.Header.Get("Cache-Control") != "no-cache" ||
+	if r, err := http.DefaultClient.Do(request); err != nil ||
+		r.Header.Get("Cache-Control") != "no-cache" ||
 		!strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf(
 			`a part of the page is sent as %v %v, want no error, "no-cache" and a policy with "default-src 'none'"`,

@@ -48,8 +48,8 @@ func TestPageBarriers(t *testing.T) {
 	h.ask(session, `call:greet {"name":"Ada"}`)
 	h.run(tapctl, "tools", "call", "--session", session, "greet", "--args", `{"name":7}`)
 	for _, level := range []string{"keep", "surface", "inject"} {
-		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider", "ci",
-			"the build is "+level)
+		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider",
+			"ci", "the build is "+level)
 	}
 	c := g.connect()
 	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
@@ -104,14 +104,19 @@ func TestPageKeys(t *testing.T) {
 	}
 	h.put("tea/.git/HEAD", "ref: refs/heads/main\n")
 	h.put("tea/.git/config", "[remote \"origin\"]\n\turl = https://github.com/kitchen/tea.git\n")
-	first, second := h.local("--label", "first"), h.local("--label", "second", "--cwd", h.path("tea"))
+	first, second := h.local("--label", "first"),
+		h.local("--label", "second", "--cwd", h.path("tea"))
 	v := h.browser().profile(t).openView(h.link())
 	v.waitText(".items", "second")
 	if n := v.loaded(); n > firstLoad {
 		t.Errorf("the first load took %d bytes, want at most %d", n, firstLoad)
 	} else {
-		t.Logf("the first load took %d bytes and, until there was something to read, at most %.0f ms", n,
-			eval[float64](v.tab, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now()`)) // a paint is told late
+		t.Logf(
+			"the first load took %d bytes and, until there was something to read, at most %.0f ms",
+			n,
+			// a paint is told late
+			eval[float64](v.tab,
+				`performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now()`))
 	}
 	// The version of a build from a clone is long. It leaves the views their room.
 	v.waitText(".version", "devel")
@@ -135,7 +140,8 @@ func TestPageKeys(t *testing.T) {
 	v.until(`location.hash.endsWith(%s)`, second)
 	v.waitText(".session h2", "second") // a moment later than the address
 
-	// Groups, which are folded by their headings, stay for the next time; a search looks into folded ones, too.
+	// Groups, which are folded by their headings, stay for the next time; a search looks into
+	// folded ones, too.
 	eval[any](v.tab, `document.querySelector(".filter select").focus()`)
 	v.press(kb.ArrowDown)
 	v.waitText(".items h3", "kitchen/tea1")
@@ -143,7 +149,8 @@ func TestPageKeys(t *testing.T) {
 	eval[any](v.tab, `window.isOld = true, location.reload(), 0`)
 	v.until(`!window.isOld`)
 	v.waitText(".items h3", "kitchen/tea1")
-	eval[any](v.tab, `[...document.querySelectorAll(".fold")].find((b) => b.textContent.includes("kitchen")).focus()`)
+	eval[any](v.tab,
+		`[...document.querySelectorAll(".fold")].find((b) => b.textContent.includes("kitchen")).focus()`)
 	v.press(kb.Enter)
 	v.until(`document.activeElement.ariaExpanded === "false"`)
 	v.until(`document.querySelectorAll(".items a:not([hidden] *)").length === 1`)
@@ -157,7 +164,8 @@ func TestPageKeys(t *testing.T) {
 	v.fill("[type=search]", "\b")
 	v.press(kb.Escape)
 	v.until(`document.querySelectorAll(".items li").length === 2`)
-	for _, group := range []string{"idle2", "local2"} { // by state and by host, with how many there are
+	// by state and by host, with how many there are
+	for _, group := range []string{"idle2", "local2"} {
 		eval[any](v.tab, `document.querySelector(".filter select").focus()`)
 		v.press(kb.ArrowDown)
 		v.waitText(".items h3", group)
@@ -166,10 +174,12 @@ func TestPageKeys(t *testing.T) {
 	// The foreground session is the one that a person says.
 	h.tapctl("sessions", "foreground", first)
 	v.until(`!document.querySelector(".session .tag")`)
-	eval[any](v.tab, `[...document.querySelectorAll("button")].find((b) => b.textContent === "Make foreground").focus()`)
+	eval[any](v.tab,
+		`[...document.querySelectorAll("button")].find((b) => b.textContent === "Make foreground").focus()`)
 	v.press(kb.Enter)
 	v.waitText(".session .tag", "foreground")
-	if shown := h.tapctl("sessions", "show", second, "--json"); !strings.Contains(shown, `"foreground":true`) {
+	if shown := h.tapctl("sessions", "show", second, "--json"); !strings.Contains(shown,
+		`"foreground":true`) {
 		t.Errorf("tapctl shows %s, want the session in the foreground", shown)
 	}
 	v.press(kb.Escape)
@@ -285,9 +295,11 @@ func TestPageLong(t *testing.T) {
 	g := h.serve()
 	w := newWire(t, strings.TrimPrefix(g.url, "ws://"))
 	origin := "http://" + w.l.Addr().String()
-	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"), State: func(bool, error) {},
-	})
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")},
+		client.HostOptions{
+			Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"),
+			State: func(bool, error) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,14 +352,16 @@ func (p *longPage) addEntries(n int) {
 			p.s.Event("assistant.message", message{"content": fmt.Sprintf(
 				"Answer %d:\n\n- with `code`\n- and **more**", p.added)})
 		case 1:
-			p.s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-				"result": message{"type": "success", "output": fmt.Sprint("line ", p.added)}})
+			p.s.Event("tool.execution_complete",
+				message{"tool": "read", "args": message{"path": "a.go"},
+					"result": message{"type": "success", "output": fmt.Sprint("line ", p.added)}})
 		default:
 			p.s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", p.added,
 				strings.Repeat("and so on ", p.added%40))})
 		}
 	}
-	p.v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(p.before+p.added))
+	p.v.until(`document.querySelector(".timeline").dataset.entries === %s`,
+		fmt.Sprint(p.before+p.added))
 }
 
 func (p *longPage) followsTheEnd() {
@@ -369,7 +383,8 @@ func (p *longPage) staysWhereThePersonReads() {
 		p.v.tab,
 		`document.querySelector(".timeline").scrollTop = document.querySelector(".timeline").scrollHeight / 2, 0`,
 	)
-	p.v.until(`!document.querySelector(".latest").hidden && document.querySelectorAll(".entry").length > 10`)
+	p.v.until(
+		`!document.querySelector(".latest").hidden && document.querySelectorAll(".entry").length > 10`)
 	place := eval[string](
 		p.v.tab,
 		`new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => {
@@ -380,11 +395,13 @@ func (p *longPage) staysWhereThePersonReads() {
 	)
 	p.addEntries(pageBurst)
 	p.v.waitText(".latest", fmt.Sprintf("%d new", pageBurst))
-	if !eval[bool](p.v.tab, `there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
+	if !eval[bool](p.v.tab,
+		`there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
 		p.t.Errorf("what the person read has moved away: %s, want it where it was", place)
 	}
 	if n := eval[int](p.v.tab, pageNodes); n > 3000 {
-		p.t.Errorf("in the middle of the timeline the document has %d elements, want at most 3000", n)
+		p.t.Errorf("in the middle of the timeline the document has %d elements, want at most 3000",
+			n)
 	}
 	p.v.click(".latest")
 	p.v.until(pageBehind + ` < 2 && document.querySelector(".latest").hidden`)
@@ -404,7 +421,8 @@ func (p *longPage) survivesALostConnection() {
 	}
 	p.w.set(false)
 	// It may be back by itself before the button is pressed.
-	p.v.until(`(document.querySelector(".banner button").click(), document.querySelector(".banner").hidden)`)
+	p.v.until(
+		`(document.querySelector(".banner button").click(), document.querySelector(".banner").hidden)`)
 	p.v.waitText(".connection", "Live")
 	p.added = 300
 	p.addEntries(4)
@@ -425,7 +443,8 @@ func (p *longPage) goesOnAfterItWasHidden() {
 		p.s.Event("user.message", message{"content": "nobody looked"})
 	}
 	p.added += 100
-	eval[any](p.v.tab, `delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
+	eval[any](p.v.tab,
+		`delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
 	p.addEntries(4)
 }
 
@@ -438,7 +457,8 @@ func (p *longPage) keepsItsPlaceInAnotherView() {
 	p.v.press("2")
 	p.v.until(`!document.querySelector(".session").checkVisibility()`)
 	p.v.press("1")
-	p.v.until(`there.isConnected && there.firstChild && Math.abs(there.getBoundingClientRect().top) < 2000`)
+	p.v.until(
+		`there.isConnected && there.firstChild && Math.abs(there.getBoundingClientRect().top) < 2000`)
 }
 
 // The search finds an entry wherever it is.
@@ -478,10 +498,11 @@ func TestPageQuestions(t *testing.T) {
 		v.until(`!document.querySelector(".card input")`)
 		v.button("green")
 	})
-	answered(`input {"message":"Which?","choices":["red","green"],"freeform":true}`, "blue", func() {
-		v.fill(".card input", "blue")
-		v.button("Answer")
-	})
+	answered(`input {"message":"Which?","choices":["red","green"],"freeform":true}`, "blue",
+		func() {
+			v.fill(".card input", "blue")
+			v.button("Answer")
+		})
 	answered(`input {"message":"Which?"}`, "deny", func() { v.button("Decline") })
 	// What is allowed reads as it is: nothing turns it around.
 	answered(`permission {"message":"May I?","detail":"rm \u202etxt.a\u202c"}`, "session", func() {
@@ -489,7 +510,8 @@ func TestPageQuestions(t *testing.T) {
 		v.button("Allow for this session")
 	})
 	// A long command is there to its end, above the buttons.
-	answered(`permission {"message":"May I?","detail":"git log `+strings.Repeat("x ", 2000)+`; rm END"}`, "once",
+	answered(`permission {"message":"May I?","detail":"git log `+strings.Repeat("x ",
+		2000)+`; rm END"}`, "once",
 		func() {
 			v.waitText(".card pre", "; rm END")
 			v.waitText(".card", "4,016 characters, to here")

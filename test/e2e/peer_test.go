@@ -54,8 +54,8 @@ func (g *gateway) connectFrom(origin string) *peer {
 		g.t.Fatal(err)
 	}
 	ws.SetReadLimit(-1)
-	c := &peer{t: g.t, ws: ws, got: map[string][]message{}, seen: map[string]int{}, more: make(chan struct{}),
-		finish: make(chan struct{})}
+	c := &peer{t: g.t, ws: ws, got: map[string][]message{}, seen: map[string]int{},
+		more: make(chan struct{}), finish: make(chan struct{})}
 	c.hear.Store(true)
 	reading := make(chan struct{})
 	go func() {
@@ -177,7 +177,8 @@ func (c *peer) bind(session, name string, tools ...message) {
 		}
 	}
 	c.next("sessions")
-	c.send(message{"type": "hello", "name": name, "protocolVersion": 2, "session": session, "tools": tools})
+	c.send(message{"type": "hello", "name": name, "protocolVersion": 2, "session": session,
+		"tools": tools})
 	c.next("hello.ack")
 }
 

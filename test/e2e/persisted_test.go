@@ -46,7 +46,8 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(work, ".git"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(work, ".git", "HEAD"), []byte("ref: refs/heads/brew\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(work, ".git", "HEAD"), []byte("ref: refs/heads/brew\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	g := h.serve()
@@ -62,8 +63,8 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 
 	h.serve()
 	found := h.persisted()
-	if len(found) != 1 || found[0].ID != session || found[0].Label != "tea@brew" || found[0].Branch != "brew" ||
-		found[0].State != "stored" || found[0].CWD != work {
+	if len(found) != 1 || found[0].ID != session || found[0].Label != "tea@brew" ||
+		found[0].Branch != "brew" || found[0].State != "stored" || found[0].CWD != work {
 		t.Fatalf(
 			"the next gateway offers %+v, want session %v, tea@brew of branch brew, stored, of %v",
 			found, session, work,
@@ -87,9 +88,11 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	if v := h.persisted(); len(v) != 1 || v[0].State != "live" {
 		t.Errorf(`on disk: %+v, want one, "live"`, v)
 	}
-	for args, code := range map[string]int{"resume " + session: 1, "delete " + session + " --yes": 1, "delete " +
-		session: 2, "resume none": 4, "resume": 2} {
-		if r := h.run(tapctl, append([]string{"sessions"}, strings.Fields(args)...)...); r.code != code ||
+	for args, code := range map[string]int{"resume " + session: 1,
+		"delete " + session + " --yes": 1, "delete " +
+			session: 2, "resume none": 4, "resume": 2} {
+		if r := h.run(tapctl,
+			append([]string{"sessions"}, strings.Fields(args)...)...); r.code != code ||
 			strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf(
 				"sessions %s of a session that runs: exit code %d, %q, want code %d and one line",
@@ -134,8 +137,10 @@ func TestResumeWithAToolCallPending(t *testing.T) {
 	h.waitIdle(session)
 	requests := m.Requests()
 	last := requests[len(requests)-1]
-	if last.LastResult() != "finished" || !strings.Contains(string(last.Body), "remember the kettle") {
-		t.Errorf(`the model was given %q, want "finished" and "remember the kettle" in it`, last.LastResult())
+	if last.LastResult() != "finished" ||
+		!strings.Contains(string(last.Body), "remember the kettle") {
+		t.Errorf(`the model was given %q, want "finished" and "remember the kettle" in it`,
+			last.LastResult())
 	}
 	if got := h.ask(session, "and now"); got != "You said: and now" {
 		t.Errorf("the session goes on with %q, want %q", got, "You said: and now")
@@ -158,7 +163,8 @@ func TestResumeWithoutThePendingCall(t *testing.T) {
 
 	h.serve()
 	h.tapctl(append([]string{"sessions", "resume", session}, endpoint(m)...)...)
-	if got := h.ask(session, "and now"); !strings.Contains(got, "interrupted") { // what the model was told of the call
+	// what the model was told of the call
+	if got := h.ask(session, "and now"); !strings.Contains(got, "interrupted") {
 		t.Errorf(`the session goes on with %q, want "interrupted" in it`, got)
 	}
 	if got := h.ask(session, "and then"); got != "You said: and then" {
@@ -184,13 +190,17 @@ func TestSetModel(t *testing.T) {
 		t.Errorf(`the next request is to model %q, want "other" with effort "high"`, last.Model)
 	}
 	h.waitTimeline(session, "other")
-	if got := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(got) != 1 || got[0].Model != "other" {
+	if got := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(got) != 1 ||
+		got[0].Model != "other" {
 		t.Errorf(`sessions: %+v, want one of model "other"`, got)
 	}
-	for args, want := range map[string]string{"x --effort huge": "effort: there is no", "": "which model"} {
-		if r := h.run(tapctl, append([]string{"sessions", "model"}, strings.Fields(args)...)...); r.code != 2 ||
+	for args, want := range map[string]string{"x --effort huge": "effort: there is no",
+		"": "which model"} {
+		if r := h.run(tapctl,
+			append([]string{"sessions", "model"}, strings.Fields(args)...)...); r.code != 2 ||
 			!strings.Contains(r.stderr, want) {
-			t.Errorf("sessions model %s: exit code %d, %q, want code 2 and %q in it", args, r.code, r.stderr, want)
+			t.Errorf("sessions model %s: exit code %d, %q, want code 2 and %q in it", args, r.code,
+				r.stderr, want)
 		}
 	}
 	local := h.local()
@@ -231,11 +241,13 @@ func TestStartWithAProfile(t *testing.T) {
 		requests := m.Requests()
 		last := requests[len(requests)-1]
 		if last.Model != tt.model || strings.Contains(last.System(), "Be brief.") != tt.brief {
-			t.Errorf("%v: model %q, brief %v, want Model %q and %v", tt.args, last.Model, !tt.brief, tt.model, tt.brief)
+			t.Errorf("%v: model %q, brief %v, want Model %q and %v", tt.args, last.Model, !tt.brief,
+				tt.model, tt.brief)
 		}
 	}
 	r := h.run(tapctl, "sessions", "start", "--profile", "nobody")
-	if r.code != 2 || !strings.Contains(r.stderr, `there is no profile "nobody"; there are review`) {
+	if r.code != 2 ||
+		!strings.Contains(r.stderr, `there is no profile "nobody"; there are review`) {
 		t.Errorf(
 			`a profile that is not there: exit code %d, %q, want code 2 and that there are: review`,
 			r.code, r.stderr,
@@ -243,7 +255,8 @@ func TestStartWithAProfile(t *testing.T) {
 	}
 	if r := h.run(tapctl, "sessions", "start", "--github-token-env", "NOT_SET"); r.code != 2 ||
 		!strings.Contains(r.stderr, "NOT_SET") {
-		t.Errorf(`a token that is not there: exit code %d, %q, want code 2 and "NOT_SET" in it`, r.code, r.stderr)
+		t.Errorf(`a token that is not there: exit code %d, %q, want code 2 and "NOT_SET" in it`,
+			r.code, r.stderr)
 	}
 	if strings.Contains(g.output(), modelKey) {
 		t.Error("the key is in the log, want it left out")

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestStopInAnotherContainer: a gateway and a tapgw stop in two PID namespaces share a home. The gateway ends by its
-// own port; the process that has its number beside the command, the main program of that container, gets no signal.
+// TestStopInAnotherContainer: a gateway and a tapgw stop in two PID namespaces share a home. The
+// gateway ends by its own port; the process that has its number beside the command, the main
+// program of that container, gets no signal.
 func TestStopInAnotherContainer(t *testing.T) {
 	unshare := []string{"--pid", "--fork", "--mount-proc"}
 	if os.Getuid() != 0 {
@@ -47,7 +48,8 @@ func TestStopInAnotherContainer(t *testing.T) {
 				}
 				r := h.run("sh", "-c", beside, tapgw, command)
 				text := r.stdout + r.stderr
-				if r.code != 0 || strings.Contains(text, "TRAPPED") || !strings.Contains(text, "still here") {
+				if r.code != 0 || strings.Contains(text, "TRAPPED") ||
+					!strings.Contains(text, "still here") {
 					t.Errorf("%s beside: exit %d\n%s, want no signal", command, r.code, text)
 				}
 				want, said := "exit 0", "stopped the gateway of process 1"

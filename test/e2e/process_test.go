@@ -125,7 +125,8 @@ func (p *process) freeze() {
 		}
 		for _, task := range tasks {
 			stat, err := os.ReadFile(task)
-			if _, state, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(state, "T") {
+			if _, state, _ := strings.Cut(string(stat), ") "); err == nil &&
+				!strings.HasPrefix(state, "T") {
 				return fmt.Errorf("%s: %s", task, stat)
 			}
 		}
@@ -186,7 +187,8 @@ func (p *process) expectNth(text string, n int) string {
 				)
 			}
 		case <-timeout:
-			p.t.Fatalf("%s did not say %q (time %d) within %v, want it to:\n%s", p.name, text, n, patience, p.output())
+			p.t.Fatalf("%s did not say %q (time %d) within %v, want it to:\n%s", p.name, text, n,
+				patience, p.output())
 		}
 	}
 }

@@ -101,9 +101,12 @@ func provider(args []string) error {
 			<-ctx.Done()
 			b.print("unbound", at.Session)
 		},
-		OnSession: func(_ context.Context, e providers.SessionEvent) { b.print("session", string(e.State)) },
-		OnError:   func(err error) { b.print("error", err.Error()) },
-		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		OnSession: func(_ context.Context, e providers.SessionEvent) {
+			b.print("session", string(e.State))
+		},
+		OnError: func(err error) { b.print("error", err.Error()) },
+		Logger: slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -149,35 +152,36 @@ func (b *toolbox) obey(ctx context.Context) {
 // add gives the provider a tool: what it does is in its name, up to an
 // underscore.
 func (b *toolbox) add(ctx context.Context, name string) error {
-	tool, err := providers.NewTool(name, "Does "+name, func(ctx context.Context, in map[string]any) (any, error) {
-		kind, _, _ := strings.Cut(name, "_")
-		if kind == "quietly" {
-			return in["for"], nil
-		}
-		b.print("called", name)
-		switch kind {
-		case "greet":
-			return fmt.Sprintf("Hello, %v!", in["name"]), nil
-		case "steps": // tells two before it is done
-			providers.Progress(ctx, "one of two")
-			providers.Progress(ctx, "two of two")
-			return "walked", nil
-		case "whoami":
-			return fmt.Sprintf("%s here, for %v", b.name, in["for"]), nil
-		case "wait": // for "finish"
-			b.mu.Lock()
-			finish := b.finish
-			b.mu.Unlock()
-			select {
-			case <-finish:
-				return "finished", nil
-			case <-ctx.Done():
-				b.print("ended", name, context.Cause(ctx).Error())
-				return nil, ctx.Err()
+	tool, err := providers.NewTool(name, "Does "+name,
+		func(ctx context.Context, in map[string]any) (any, error) {
+			kind, _, _ := strings.Cut(name, "_")
+			if kind == "quietly" {
+				return in["for"], nil
 			}
-		}
-		return nil, providers.NotFound("nothing is called %s", name)
-	})
+			b.print("called", name)
+			switch kind {
+			case "greet":
+				return fmt.Sprintf("Hello, %v!", in["name"]), nil
+			case "steps": // tells two before it is done
+				providers.Progress(ctx, "one of two")
+				providers.Progress(ctx, "two of two")
+				return "walked", nil
+			case "whoami":
+				return fmt.Sprintf("%s here, for %v", b.name, in["for"]), nil
+			case "wait": // for "finish"
+				b.mu.Lock()
+				finish := b.finish
+				b.mu.Unlock()
+				select {
+				case <-finish:
+					return "finished", nil
+				case <-ctx.Done():
+					b.print("ended", name, context.Cause(ctx).Error())
+					return nil, ctx.Err()
+				}
+			}
+			return nil, providers.NotFound("nothing is called %s", name)
+		})
 	if err != nil {
 		return err
 	}

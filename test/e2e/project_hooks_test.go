@@ -10,23 +10,27 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// TestProjectHooks has a cloned project with hooks for the Copilot runtime, on both runtimes. Until the user trusts it
-// they count for nothing; then they deny, allow nothing that the permissions deny, and deny all once they change.
+// TestProjectHooks has a cloned project with hooks for the Copilot runtime, on both runtimes. Until
+// the user trusts it they count for nothing; then they deny, allow nothing that the permissions
+// deny, and deny all once they change.
 func TestProjectHooks(t *testing.T) {
 	t.Parallel()
 	for name, cli := range map[string]string{
-		"runtime": "@github/copilot-sdk-linux-*/prebuilds/*/copilot-runtime", "CLI": "@github/copilot-linux-*/copilot",
+		"runtime": "@github/copilot-sdk-linux-*/prebuilds/*/copilot-runtime",
+		"CLI":     "@github/copilot-linux-*/copilot",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
 			m := model(t, scriptmodel.Calls)
-			if err := os.WriteFile(h.path("work", "gate.sh"), []byte("#!/bin/sh\necho ran >>"+h.path("ran")+
-				"\ngrep -q forbidden && { echo 'not here' >&2; exit 2; }\necho '{\"permissionDecision\":\"allow\"}'\n"),
+			if err := os.WriteFile(h.path("work", "gate.sh"),
+				[]byte("#!/bin/sh\necho ran >>"+h.path("ran")+
+					"\ngrep -q forbidden && { echo 'not here' >&2; exit 2; }\necho '{\"permissionDecision\":\"allow\"}'\n"),
 				0o755); err != nil {
 				t.Fatal(err)
 			}
-			for _, dir := range []string{h.path("work", ".github", "hooks"), h.path(".config", "tapgw")} {
+			for _, dir := range []string{h.path("work", ".github", "hooks"),
+				h.path(".config", "tapgw")} {
 				if err := os.MkdirAll(dir, 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -51,7 +55,8 @@ func TestProjectHooks(t *testing.T) {
 			}
 			r := h.run(tapgw, "trust", h.path("work"))
 			if r.code != 0 || !strings.Contains(r.stdout, "preToolUse runs ./gate.sh") {
-				t.Errorf("tapgw trust: exit code %d, %q, want the hook in it", r.code, r.stdout+r.stderr)
+				t.Errorf("tapgw trust: exit code %d, %q, want the hook in it", r.code,
+					r.stdout+r.stderr)
 			}
 			trusted := h.copilot(m)
 			shell(trusted, "echo forbidden", "not here")

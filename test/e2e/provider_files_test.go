@@ -57,8 +57,8 @@ func (h *home) toolsAre(session string, want map[string]string) {
 		for _, t := range list {
 			text, ok := want[t.Name]
 			if !ok || !strings.Contains(t.Description+string(t.Parameters), text) {
-				return fmt.Errorf("the session has the tool %s %s %s, want %q", t.Name, t.Description, t.Parameters,
-					want)
+				return fmt.Errorf("the session has the tool %s %s %s, want %q", t.Name,
+					t.Description, t.Parameters, want)
 			}
 		}
 		return nil
@@ -112,7 +112,8 @@ func TestProviderFiles(t *testing.T) {
 				t.Errorf("the model is offered\n%s\nwant %q in it", got, text)
 			}
 		}
-		if n := strings.Count(got, "\n") + 1; len(want) == 0 && got != "" || len(want) > 0 && n != len(want) {
+		if n := strings.Count(got, "\n") + 1; len(want) == 0 && got != "" || len(want) > 0 &&
+			n != len(want) {
 			t.Errorf("the model is offered %d tools, want %d:\n%s", n, len(want), got)
 		}
 	}
@@ -131,7 +132,8 @@ func TestProviderFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.put("providers/drop.toml", fmt.Sprintf("kind = \"tools\"\ndir = %q\n", h.path("dropins")))
-	h.put("dropins/add.tool.json", `{"description":"Adds","kind":"read","command":["echo","three"]}`)
+	h.put("dropins/add.tool.json",
+		`{"description":"Adds","kind":"read","command":["echo","three"]}`)
 	h.toolsAre(session, map[string]string{"look_up": "", "get_weather": "", "add": "Adds"})
 	shows(`"first"`, "get_weather", "Adds")
 
@@ -139,8 +141,10 @@ func TestProviderFiles(t *testing.T) {
 	h.put("providers/web.toml", fmt.Sprintf(lookUp, api.URL, "second"))
 	h.put("providers/run.toml", fmt.Sprintf(
 		"kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"my_\"\n", tapgw))
-	h.put("dropins/add.tool.json", `{"description":"Sums up","kind":"read","command":["echo","three"]}`)
-	h.toolsAre(session, map[string]string{"look_up": `"second"`, "my_get_weather": "", "add": "Sums up"})
+	h.put("dropins/add.tool.json",
+		`{"description":"Sums up","kind":"read","command":["echo","three"]}`)
+	h.toolsAre(session, map[string]string{"look_up": `"second"`, "my_get_weather": "",
+		"add": "Sums up"})
 	shows(`"second"`, "my_get_weather", "Sums up")
 	if got := h.ask(session, `call:add {}`); got != "three" {
 		t.Errorf("the drop-in answers %q, want %q", got, "three")
@@ -149,7 +153,8 @@ func TestProviderFiles(t *testing.T) {
 	// A file that can't be used changes nothing.
 	h.put("providers/web.toml", "kind = \"http\"\n[tools.look_up]\nurl = 1\n")
 	eventually(t, patience, func() error {
-		if out := h.tapctl("status"); !strings.Contains(out, "web.toml:3:1: tools.look_up.url: must be a string") {
+		if out := h.tapctl("status"); !strings.Contains(out,
+			"web.toml:3:1: tools.look_up.url: must be a string") {
 			return fmt.Errorf("status says %s", out)
 		}
 		return nil
@@ -171,14 +176,17 @@ func TestProviderFiles(t *testing.T) {
 	turn := h.asking(session, "call:wait {}")
 	<-waits
 	before := len(m.Requests())
-	h.put("dropins/subtract.tool.json", `{"description":"Takes away","kind":"read","command":["echo","one"]}`)
+	h.put("dropins/subtract.tool.json",
+		`{"description":"Takes away","kind":"read","command":["echo","one"]}`)
 	h.removeFile("providers/web.toml")
 	h.toolsAre(session, map[string]string{"wait": "", "subtract": "Takes away"})
 	close(goOn)
 	turn.wait(patience)
 	got := offered(request(t, m, before+1), ours...)
-	if !strings.Contains(got, "subtract") || strings.Contains(got, "look_up") || !strings.Contains(got, "wait") {
-		t.Errorf("in mid-turn the model is offered\n%s\nwant subtract and wait, and no look_up", got)
+	if !strings.Contains(got, "subtract") || strings.Contains(got, "look_up") ||
+		!strings.Contains(got, "wait") {
+		t.Errorf("in mid-turn the model is offered\n%s\nwant subtract and wait, and no look_up",
+			got)
 	}
 	h.removeFile("providers/slow.toml")
 	h.removeFile("providers/drop.toml")
@@ -212,7 +220,9 @@ func TestHTTPProviderFile(t *testing.T) {
 		http.Redirect(w, r, "/here",
 			http.StatusFound)
 	})
-	mux.HandleFunc("GET /here", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "it is here") })
+	mux.HandleFunc("GET /here", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "it is here")
+	})
 	mux.HandleFunc("GET /round", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/round",
 			http.StatusFound)
@@ -239,7 +249,9 @@ func TestHTTPProviderFile(t *testing.T) {
 	file := "kind = \"http\"\n"
 	want := map[string]string{"item": "", "dead": ""}
 	for _, name := range []string{"refused", "broken", "moved", "round", "away", "silent"} {
-		file += fmt.Sprintf("[tools.%s]\ndescription = \"d\"\nurl = \"%s/%[1]s\"\ntimeout = \"1s\"\n", name, api.URL)
+		file += fmt.Sprintf(
+			"[tools.%s]\ndescription = \"d\"\nurl = \"%s/%[1]s\"\ntimeout = \"1s\"\n", name,
+			api.URL)
 		want[name] = ""
 	}
 	file += "[tools.dead]\ndescription = \"d\"\nurl = \"http://127.0.0.1:1/\"\n"
@@ -255,7 +267,8 @@ func TestHTTPProviderFile(t *testing.T) {
 		{`call:broken {}`, "answered 500 Internal Server Error: out of order"},
 		{`call:moved {}`, "it is here"},
 		{`call:round {}`, "it redirects more than 5 times"},
-		{`call:away {}`, "it redirects to " + elsewhere.URL + ", which the provider's file does not name"},
+		{`call:away {}`,
+			"it redirects to " + elsewhere.URL + ", which the provider's file does not name"},
 		{`call:silent {}`, "did not answer within 1s"},
 		{`call:dead {}`, "connection refused"},
 		{`call:item {}`, "id"}, // what it lacks is named

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestPythonSDK runs the first provider of docs/providers-python.md while gateways stand still, die and come back.
+// TestPythonSDK runs the first provider of docs/providers-python.md while gateways stand still, die
+// and come back.
 func TestPythonSDK(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -20,7 +21,8 @@ func TestPythonSDK(t *testing.T) {
 	}
 	_, code, _ := strings.Cut(string(doc), "```python\n")
 	code, _, _ = strings.Cut(code, "```")
-	p := h.interpret(h.script("python", code), "PYTHONPATH="+filepath.Join(repo, "providers", "python"))
+	p := h.interpret(h.script("python", code), "PYTHONPATH="+filepath.Join(repo, "providers",
+		"python"))
 	var g *gateway
 	check := func(session string) {
 		t.Helper()

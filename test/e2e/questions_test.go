@@ -12,7 +12,8 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// phone is a provider that answers what it is asked, unless that is about mine. Then it says how it ended.
+// phone is a provider that answers what it is asked, unless that is about mine. Then it says how it
+// ended.
 const phone = `import asyncio
 from tapgw import Provider, Question
 
@@ -34,12 +35,15 @@ p.main()
 // phoneFile is its provider file, with or without the grant.
 func (h *home) phoneFile(grants string) {
 	h.t.Helper()
-	h.put("providers/phone.toml", fmt.Sprintf("kind = \"command\"\ncommand = [\"/usr/bin/python3\", \"-B\", %q]\n%s\n"+
-		"[env]\nPYTHONPATH = %q\n", h.path("phone.py"), grants, filepath.Join(repo, "providers", "python")))
+	h.put("providers/phone.toml",
+		fmt.Sprintf("kind = \"command\"\ncommand = [\"/usr/bin/python3\", \"-B\", %q]\n%s\n"+
+			"[env]\nPYTHONPATH = %q\n", h.path("phone.py"), grants,
+			filepath.Join(repo, "providers", "python")))
 }
 
-// TestProviderAnswers lets a provider in Python answer for the user: the permission that a real session needs, and what
-// its model asks. The user may be first, and the provider hears of it. Without the grant in its file, it hears nothing.
+// TestProviderAnswers lets a provider in Python answer for the user: the permission that a real
+// session needs, and what its model asks. The user may be first, and the provider hears of it.
+// Without the grant in its file, it hears nothing.
 func TestProviderAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -60,7 +64,8 @@ func TestProviderAnswers(t *testing.T) {
 	if got := h.ask(session, shell("echo o''ne")); !strings.Contains(got, "one\n") {
 		t.Errorf("a permission: %q, want the command's output", got)
 	}
-	if got := h.ask(session, `call:ask_user {"question":"Which?","choices":["red","green"]}`); !strings.Contains(got,
+	if got := h.ask(session,
+		`call:ask_user {"question":"Which?","choices":["red","green"]}`); !strings.Contains(got,
 		"User selected: green") {
 		t.Errorf("what the model asks: %q, want that the user selected green", got)
 	}

@@ -22,8 +22,8 @@ func (h *home) recorded(kind, session string) []string {
 	var lines []string
 	for _, r := range decode[[]adminapi.Record](h.t, h.tapctl(args...)) {
 		line := strings.Join(
-			strings.Fields(fmt.Sprint(r.Provider, " ", r.Tool, " ", r.Stream, " ", r.Outcome, " ", r.Fate,
-				" ", r.Code, " ", r.Event, " ", r.Command)),
+			strings.Fields(fmt.Sprint(r.Provider, " ", r.Tool, " ", r.Stream, " ", r.Outcome, " ",
+				r.Fate, " ", r.Code, " ", r.Event, " ", r.Command)),
 			" ",
 		)
 		if r.ExitCode != nil {
@@ -38,7 +38,8 @@ func (h *home) recorded(kind, session string) []string {
 func (h *home) streams(session string) []string {
 	h.t.Helper()
 	var lines []string
-	for _, r := range decode[[]adminapi.StreamRow](h.t, h.tapctl("query", "--session", session, "--json")) {
+	for _, r := range decode[[]adminapi.StreamRow](h.t,
+		h.tapctl("query", "--session", session, "--json")) {
 		lines = append([]string{r.Provider + " " + r.Stream + " " + r.Event}, lines...)
 	}
 	return lines
@@ -51,8 +52,8 @@ func expectLines(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestRecordsAfterTheGatewayWasKilled: a session that comes back has the events of its streams, and all that was
-// recorded is there, as the files say: a line that the crash cut off is no record.
+// TestRecordsAfterTheGatewayWasKilled: a session that comes back has the events of its streams, and
+// all that was recorded is there, as the files say: a line that the crash cut off is no record.
 func TestRecordsAfterTheGatewayWasKilled(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -62,10 +63,12 @@ func TestRecordsAfterTheGatewayWasKilled(t *testing.T) {
 	session := h.copilot(m)
 	push := func(text string) {
 		t.Helper()
-		h.tapctl("push", "--session", session, "--provider", "ci", "--stream", "builds", "--level", "keep", text)
+		h.tapctl("push", "--session", session, "--provider", "ci", "--stream", "builds", "--level",
+			"keep", text)
 	}
 	push("first build")
-	if got := h.ask(session, `call:bash {"command":"exit 3","description":"fail"}`); !strings.Contains(
+	if got := h.ask(session,
+		`call:bash {"command":"exit 3","description":"fail"}`); !strings.Contains(
 		got,
 		"exit code 3",
 	) {
@@ -84,7 +87,8 @@ func TestRecordsAfterTheGatewayWasKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = file.WriteString(`{"ts":"2026-01-02T15:04:05.000000Z","kind":"push","session":"` + session)
+	_, err = file.WriteString(`{"ts":"2026-01-02T15:04:05.000000Z","kind":"push","session":"` +
+		session)
 	if err != nil || file.Close() != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +98,12 @@ func TestRecordsAfterTheGatewayWasKilled(t *testing.T) {
 
 	h.serve("--config", h.path("tapgw.toml"))
 	h.tapctl(append([]string{"sessions", "resume", session}, endpoint(m)...)...)
-	expectLines(t, "the streams after the crash", h.streams(session), "ci builds first build", "ci builds second build")
+	expectLines(t, "the streams after the crash", h.streams(session), "ci builds first build",
+		"ci builds second build")
 	push("third build")
-	expectLines(t, "the streams then", h.streams(session), "ci builds first build", "ci builds second build",
-		"ci builds third build")
-	expectLines(t, "pushes then", h.recorded("push", session), append(pushes, "ci builds stored third build")...)
+	expectLines(t, "the streams then", h.streams(session), "ci builds first build",
+		"ci builds second build", "ci builds third build")
+	expectLines(t, "pushes then", h.recorded("push", session),
+		append(pushes, "ci builds stored third build")...)
 	expectLines(t, "calls then", h.recorded("call", session), "bash ok exit 3 = 3")
 }

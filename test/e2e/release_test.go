@@ -26,7 +26,8 @@ func TestRelease(t *testing.T) {
 	}
 	bin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath",
-		"-ldflags", strings.ReplaceAll(string(ldflags[1]), "{{ .Tag }}", "v9.8.7"), "-o", bin+"/", "./cmd/...")
+		"-ldflags", strings.ReplaceAll(string(ldflags[1]), "{{ .Tag }}", "v9.8.7"), "-o", bin+"/",
+		"./cmd/...")
 	build.Dir = repo
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -83,13 +84,15 @@ func (p printer) check(page manual, path []string, above string) {
 		}
 		section += own
 	}
-	for line := range strings.Lines(p.print(slices.Concat([]string{"__complete"}, path, []string{"--"})...)) {
+	for line := range strings.Lines(p.print(slices.Concat([]string{"__complete"}, path,
+		[]string{"--"})...)) {
 		flag, _, _ := strings.Cut(line, "\t")
 		if !strings.Contains(section, `\fB`+strings.ReplaceAll(flag, "-", `\-`)+`\fR`) {
 			p.t.Errorf("%s: nothing on %s, want it named", name, flag)
 		}
 	}
-	for line := range strings.Lines(p.print(slices.Concat([]string{"__complete"}, path, []string{""})...)) {
+	for line := range strings.Lines(p.print(slices.Concat([]string{"__complete"}, path,
+		[]string{""})...)) {
 		word, _, _ := strings.Cut(line, "\t")
 		below := slices.Concat(path, []string{word})
 		// Else it is an argument.

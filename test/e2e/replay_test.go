@@ -25,8 +25,8 @@ func (p *process) stdout() string {
 	return b.String()
 }
 
-// TestReplayOfEverySDK records the sample of an SDK from its handshake to its goodbye, and replays it: against the
-// same sample, and as the sample against the gateway.
+// TestReplayOfEverySDK records the sample of an SDK from its handshake to its goodbye, and replays
+// it: against the same sample, and as the sample against the gateway.
 func TestReplayOfEverySDK(t *testing.T) {
 	t.Parallel()
 	for name, sample := range map[string]func(h *home) []string{
@@ -84,14 +84,15 @@ func replaySample(t *testing.T, h *home, command []string) {
 	for _, against := range [][]string{{"--gateway", g.url}, append([]string{"--"}, command...)} {
 		args := append([]string{"replay", file, "--wait", "1m"}, against...)
 		got := h.tapctl(args...)
-		if !strings.Contains(got, ", 0 differ, 0 missing, 0 unexpected: ") || strings.HasPrefix(got, "0 sent") {
+		if !strings.Contains(got, ", 0 differ, 0 missing, 0 unexpected: ") ||
+			strings.HasPrefix(got, "0 sent") {
 			t.Errorf("replay %q: got %s, want nothing found", against, got)
 		}
 	}
 }
 
-// TestRecordCopilot records a session of a real Copilot runtime: what its host says is there, and no secret of the
-// session or the gateway.
+// TestRecordCopilot records a session of a real Copilot runtime: what its host says is there, and
+// no secret of the session or the gateway.
 func TestRecordCopilot(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -115,7 +116,8 @@ func TestRecordCopilot(t *testing.T) {
 			t.Errorf("the recording has no %s, want it:\n%s", want, text)
 		}
 	}
-	for _, secret := range []string{modelKey, h.read(".admin-token"), h.read(".provider-token"), h.dir} {
+	for _, secret := range []string{modelKey, h.read(".admin-token"), h.read(".provider-token"),
+		h.dir} {
 		if strings.Contains(text, secret) {
 			t.Errorf("the recording has %s, want it removed", secret)
 		}

@@ -19,8 +19,8 @@ import (
 	"tapgw/providers"
 )
 
-// guarding is the program of a provider that denies each command of a shell. It adds its process to a file, and has a
-// tool if one is named.
+// guarding is the program of a provider that denies each command of a shell. It adds its process to
+// a file, and has a tool if one is named.
 func guarding(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -32,7 +32,9 @@ func guarding(args []string) error {
 		return err
 	}
 	for _, tool := range args[1:] {
-		providers.AddTool(p, tool, "Greet", func(context.Context, struct{}) (string, error) { return "hello", nil })
+		providers.AddTool(p, tool, "Greet", func(context.Context, struct{}) (string, error) {
+			return "hello", nil
+		})
 	}
 	f, err := os.OpenFile(args[0], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -79,11 +81,13 @@ func (x *required) tries(session, when string) {
 	x.t.Helper()
 	x.n++
 	mark := x.path("work", fmt.Sprint("ran", x.n))
-	answer := x.ask(session, fmt.Sprintf(`call:bash {"command":"touch %s","description":"x"}`, mark))
+	answer := x.ask(session, fmt.Sprintf(`call:bash {"command":"touch %s","description":"x"}`,
+		mark))
 	if _, err := os.Stat(mark); err == nil {
 		x.t.Errorf("%s: the command ran, want it denied: %s", when, answer)
 	}
-	if !strings.Contains(answer, "guarded") && !strings.Contains(answer, "disconnected before it answered") {
+	if !strings.Contains(answer, "guarded") &&
+		!strings.Contains(answer, "disconnected before it answered") {
 		x.t.Errorf("%s: the model was told %q, want that it is guarded", when, answer)
 	}
 }
@@ -109,8 +113,8 @@ func (x *required) kill() {
 	})
 }
 
-// TestRequiredProvider: no command of the runtime's own shell runs past a required provider: at the first prompt of a
-// session, after the provider was killed, and while it is restarted.
+// TestRequiredProvider: no command of the runtime's own shell runs past a required provider: at the
+// first prompt of a session, after the provider was killed, and while it is restarted.
 func TestRequiredProvider(t *testing.T) {
 	t.Parallel()
 	x := newRequired(t)

@@ -14,14 +14,16 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// template drops the sample of a template as a provider file. Its paths are relative to the repository.
+// template drops the sample of a template as a provider file. Its paths are relative to the
+// repository.
 func (h *home) template(name string, replacements ...string) {
 	h.t.Helper()
 	sample, err := os.ReadFile(filepath.Join(repo, "configs", "providers", name+".toml.sample"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	text := strings.NewReplacer(append(replacements, `"python3"`, fmt.Sprintf("%q", systemPython))...).
+	text := strings.NewReplacer(append(replacements, `"python3"`,
+		fmt.Sprintf("%q", systemPython))...).
 		Replace(string(sample))
 	h.put("providers/"+name+".toml", fmt.Sprintf("%s\ncwd = %q\n", text, repo))
 }
@@ -53,18 +55,20 @@ func triager(r *scriptmodel.Request) scriptmodel.Reply {
 			`{"ids": [%q], "verdict": "false_positive", "reason": "The name is a constant."}`,
 			id[1],
 		)
-		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "sast_triage", Args: args}}}
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "sast_triage",
+			Args: args}}}
 	}
 	return scriptmodel.Calls(r)
 }
 
-// TestSASTTriage starts the template by its sample. A scanner's file wakes the model, which triages the finding; the
-// verdict and what was announced outlive the gateway.
+// TestSASTTriage starts the template by its sample. A scanner's file wakes the model, which triages
+// the finding; the verdict and what was announced outlive the gateway.
 func TestSASTTriage(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	m := model(t, triager)
-	if err := os.WriteFile(h.path("work", "db.go"), []byte("// db\nq := \"SELECT \" + name\n"), 0o600); err != nil {
+	if err := os.WriteFile(h.path("work", "db.go"), []byte("// db\nq := \"SELECT \" + name\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(h.path("tapgw.toml"), h.path("work", "outside.go")); err != nil {
@@ -79,7 +83,8 @@ func TestSASTTriage(t *testing.T) {
 	h.scanned(sql)
 	third := request(t, m, 3)
 	prompt := third.LastUser()
-	for _, want := range []string{"[from provider sast-triage]", "not instructions", "gosec G202 at db.go:2"} {
+	for _, want := range []string{"[from provider sast-triage]", "not instructions",
+		"gosec G202 at db.go:2"} {
 		if !strings.Contains(prompt, want) {
 			t.Errorf("the model was told %q, want %q in it", prompt, want)
 		}
@@ -97,20 +102,26 @@ func TestSASTTriage(t *testing.T) {
 	h.scanned(sql, warning)
 	h.waitTimeline(session, "gosec G304 at outside.go:1: File inclusion")
 	listed := h.call(session, "sast_list", `{"state":"false_positive"}`)
-	if !strings.Contains(listed, "gosec G202") || !strings.Contains(listed, "The name is a constant.") {
+	if !strings.Contains(listed, "gosec G202") ||
+		!strings.Contains(listed, "The name is a constant.") {
 		t.Errorf("after a restart the triaged findings are %q, want G202 with its reason", listed)
 	}
-	id := regexp.MustCompile(`- ([0-9a-f]{10}) `).FindStringSubmatch(h.call(session, "sast_list", "{}"))
+	id := regexp.MustCompile(`- ([0-9a-f]{10}) `).FindStringSubmatch(h.call(session, "sast_list",
+		"{}"))
 	if id == nil {
 		t.Fatal("sast_list lists no open finding, want G304")
 	}
-	if got := h.call(session, "sast_show", fmt.Sprintf(`{"id":%q}`, id[1])); !strings.Contains(got, "leads out of") {
-		t.Errorf("sast_show of a link out of the workspace answers %q, want %q in it", got, "leads out of")
+	if got := h.call(session, "sast_show", fmt.Sprintf(`{"id":%q}`, id[1])); !strings.Contains(got,
+		"leads out of") {
+		t.Errorf("sast_show of a link out of the workspace answers %q, want %q in it", got,
+			"leads out of")
 	}
 	h.scanned()
 	h.waitTimeline(session, "fixed: "+id[1])
 	if lines := h.timeline(session, "G202"); len(lines) > 0 {
-		t.Errorf("after a restart the timeline has %+v, want nothing about a finding that was announced", lines)
+		t.Errorf(
+			"after a restart the timeline has %+v, want nothing about a finding that was announced",
+			lines)
 	}
 	if got := h.call(session, "sast_summary", "{}"); !strings.Contains(got, "all: 2 fixed") {
 		t.Errorf("the summary is %q, want %q in it", got, "all: 2 fixed")

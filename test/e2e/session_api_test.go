@@ -135,7 +135,8 @@ func (c *contract) wellFormed(all []response) (by map[string]*block, came map[st
 	by, came = map[string]*block{}, map[string]int{}
 	for _, r := range all {
 		came[r.Callback]++
-		kind, id := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(r.Callback, "onStart"), "onEnd"), "on"),
+		kind, id := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(r.Callback, "onStart"),
+			"onEnd"), "on"),
 			r.ReasoningID+r.MessageID+r.ToolCallID
 		if r.Callback == "onAgentStart" || r.Callback == "onAgentEnd" {
 			kind, id = "Agent", r.TurnID
@@ -174,7 +175,8 @@ func (c *contract) wellFormed(all []response) (by map[string]*block, came map[st
 			c.t.Errorf("the callbacks of %s are %q, want a whole block %q", key, of.callbacks, want)
 		}
 		if (kind == "Message" || kind == "Reasoning") && of.deltas != of.complete {
-			c.t.Errorf("%s has the deltas %.100q and the content %.100q, want the same", key, of.deltas, of.complete)
+			c.t.Errorf("%s has the deltas %.100q and the content %.100q, want the same", key,
+				of.deltas, of.complete)
 		}
 	}
 	return by, came
@@ -227,8 +229,10 @@ func TestSessionAPI(t *testing.T) {
 	c.check("config", "", fmt.Sprintf(`{"repoRoot":%q}`, h.path("work")))
 	c.check("copilot/models", "", `{"models":[{"name":"scripted","id":"scripted","multiplier":0}]}`)
 	c.check("copilot/session/start/gpt-0", "relative", `{"error":"ModelIdNotFound"}`)
-	c.check("copilot/session/start/scripted", "relative", `{"error":"WorkingDirectoryNotAbsolutePath"}`)
-	c.check("copilot/session/start/scripted", h.path("nowhere"), `{"error":"WorkingDirectoryNotExists"}`)
+	c.check("copilot/session/start/scripted", "relative",
+		`{"error":"WorkingDirectoryNotAbsolutePath"}`)
+	c.check("copilot/session/start/scripted", h.path("nowhere"),
+		`{"error":"WorkingDirectoryNotExists"}`)
 
 	session := c.start("scripted", h.path("work"))
 	at := "copilot/session/" + session
@@ -239,7 +243,8 @@ func TestSessionAPI(t *testing.T) {
 	}
 	both.Wait()
 	slices.Sort(answers)
-	if want := []string{`{"error":"HttpRequestTimeout"}`, `{"error":"ParallelCallNotSupported"}`}; !slices.Equal(
+	if want := []string{`{"error":"HttpRequestTimeout"}`,
+		`{"error":"ParallelCallNotSupported"}`}; !slices.Equal(
 		answers, want) {
 		t.Errorf("two calls of live at once get %q, want %q", answers, want)
 	}
@@ -262,9 +267,11 @@ func apiTurn(t *testing.T, h *home, c *contract, session string) {
 	}
 	all = append(all, c.idle(session)...)
 	by, came := c.wellFormed(all)
-	for _, name := range []string{"onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage",
+	for _, name := range []string{"onStartReasoning", "onReasoning", "onEndReasoning",
+		"onStartMessage", "onMessage",
 		"onEndMessage",
-		"onStartToolExecution", "onToolExecution", "onEndToolExecution", "onAgentStart", "onAgentEnd", "onIdle"} {
+		"onStartToolExecution", "onToolExecution", "onEndToolExecution", "onAgentStart",
+		"onAgentEnd", "onIdle"} {
 		if came[name] == 0 {
 			t.Errorf("%s did not come, want it", name)
 		}
@@ -278,8 +285,9 @@ func apiTurn(t *testing.T, h *home, c *contract, session string) {
 		t.Errorf("the deltas of bash are %q, want the beginning of its output", bash.deltas)
 	}
 	for _, r := range all {
-		if r.Callback == "onStartToolExecution" && r.ParentToolCallID != nil || r.Callback == "onEndToolExecution" &&
-			r.Error != nil {
+		if r.Callback == "onStartToolExecution" && r.ParentToolCallID != nil ||
+			r.Callback == "onEndToolExecution" &&
+				r.Error != nil {
 			t.Errorf("%s has more than it should", r.text)
 		}
 		if r.Callback == "onEndToolExecution" && r.ToolCallID == all[0].ToolCallID &&
@@ -378,8 +386,10 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 	g, c := h.serveContract(model(t, scriptmodel.Calls))
 	session := c.start("local", h.path("work"))
 	b := s.talker()
-	titles := []string{"stop", "config", "test", "token", "copilot/models", "copilot/session/start/local",
-		"copilot/session/" + session + "/query", "copilot/session/" + session + "/live", "copilot/session/" + session +
+	titles := []string{"stop", "config", "test", "token", "copilot/models",
+		"copilot/session/start/local",
+		"copilot/session/" + session + "/query", "copilot/session/" + session + "/live",
+		"copilot/session/" + session +
 			"/stop"}
 	const image = `new Promise((done) => {
 		const i = new Image();
@@ -394,8 +404,9 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 		}{
 			{"fetch", func(a string) { eval[reading](b, "read(%s, %s)", a, message{}) }},
 			{"post", func(a string) {
-				eval[reading](b, "read(%s, %s)", a, message{"method": "POST", "body": h.path("work"),
-					"mode": "no-cors"})
+				eval[reading](b, "read(%s, %s)", a,
+					message{"method": "POST", "body": h.path("work"),
+						"mode": "no-cors"})
 			}},
 			{"get that is not read", func(a string) {
 				eval[reading](b, "read(%s, %s)", a,
@@ -407,7 +418,8 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 			c.does("http" + strings.TrimPrefix(g.url, "ws") + "/api/" + title)
 			for _, status := range b.statuses(before) {
 				if status != http.StatusForbidden {
-					t.Errorf("%s, %s: the gateway answers %d, want %v", title, c.what, status, http.StatusForbidden)
+					t.Errorf("%s, %s: the gateway answers %d, want %v", title, c.what, status,
+						http.StatusForbidden)
 				}
 			}
 		}
@@ -424,11 +436,14 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 	rebound := s.profile.open("http://evil.example:" + port + "/")
 	for _, title := range titles {
 		if status := eval[int](rebound, "fetch(%s, %s).then(r => r.status)", "/api/"+title,
-			message{"method": "POST", "body": h.path("work")}); status != http.StatusMisdirectedRequest {
-			t.Errorf("%s of another name gives %d, want %v", title, status, http.StatusMisdirectedRequest)
+			message{"method": "POST",
+				"body": h.path("work")}); status != http.StatusMisdirectedRequest {
+			t.Errorf("%s of another name gives %d, want %v", title, status,
+				http.StatusMisdirectedRequest)
 		}
 	}
-	if sessions := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(sessions) != 1 ||
+	if sessions := decode[[]adminapi.Session](t,
+		h.tapctl("sessions", "--json")); len(sessions) != 1 ||
 		sessions[0].ID != session {
 		t.Errorf("pages made the sessions %+v, want only %v", sessions, session)
 	}

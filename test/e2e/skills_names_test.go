@@ -21,8 +21,8 @@ import (
 
 var skillBlocks = regexp.MustCompile("(?ms)^ *```(\\w+)\n(.*?)^ *```$")
 
-// TestSkillsNameWhatExists holds each tool call of a skill against the schema of that tool, each command against its
-// help, and each provider file against tapctl sources try.
+// TestSkillsNameWhatExists holds each tool call of a skill against the schema of that tool, each
+// command against its help, and each provider file against tapctl sources try.
 func TestSkillsNameWhatExists(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -98,7 +98,8 @@ func (h *home) checkCommands(skill, text string) {
 		}
 		h.checkCommand(skill, words)
 		last := words[len(words)-1]
-		if _, nested, ok := strings.Cut(strings.Trim(last, "'"), " run: "); ok { // a prompt that names a command
+		// a prompt that names a command
+		if _, nested, ok := strings.Cut(strings.Trim(last, "'"), " run: "); ok {
 			h.checkCommands(skill, nested)
 		}
 		return true
@@ -107,7 +108,8 @@ func (h *home) checkCommands(skill, text string) {
 
 func (h *home) checkCommand(skill string, words []string) {
 	h.t.Helper()
-	program, ok := map[string]string{"tapgw": tapgw, "tapctl": tapctl, "lsclient": h.lsclient()}[words[0]]
+	program, ok := map[string]string{"tapgw": tapgw, "tapctl": tapctl,
+		"lsclient": h.lsclient()}[words[0]]
 	if !ok {
 		if words[0] != "cd" {
 			h.t.Errorf("%s: %q is no command of ours, want none in a skill", skill, words)

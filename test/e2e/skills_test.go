@@ -10,8 +10,8 @@ import (
 	"tapgw/skills"
 )
 
-// TestSkillsInCopilot installs the skills for the user, and in a project. The Copilot CLI lists them, the model of a
-// session hears of them and reads one, and after uninstall none is left.
+// TestSkillsInCopilot installs the skills for the user, and in a project. The Copilot CLI lists
+// them, the model of a session hears of them and reads one, and after uninstall none is left.
 func TestSkillsInCopilot(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -21,7 +21,8 @@ func TestSkillsInCopilot(t *testing.T) {
 			t.Fatalf("installing for the %s: exit code %d, want 0: %s", scope, r.code, r.stderr)
 		}
 		if got := h.listedSkills(scope); len(got) != len(skills.All()) {
-			t.Errorf("the CLI lists of the %s %q, want the %d skills of tapgw", scope, got, len(skills.All()))
+			t.Errorf("the CLI lists of the %s %q, want the %d skills of tapgw", scope, got,
+				len(skills.All()))
 		}
 		if scope == "user" {
 			h.put("tapgw.toml", "[copilot]\nconfig_discovery = true\n")
@@ -30,16 +31,20 @@ func TestSkillsInCopilot(t *testing.T) {
 			h.ask(session, "hello")
 			body := string(m.Requests()[0].Body)
 			for _, s := range skills.All() {
-				description, _, _ := strings.Cut(strings.SplitAfterN(s.Text, "\ndescription: ", 2)[1], "\n")
+				description, _, _ := strings.Cut(strings.SplitAfterN(s.Text, "\ndescription: ",
+					2)[1], "\n")
 				if !strings.Contains(body, description) {
-					t.Errorf("the model was not told of %s, want its description %q", s.Name, description)
+					t.Errorf("the model was not told of %s, want its description %q", s.Name,
+						description)
 				}
 			}
-			if got := h.ask(session, `call:skill {"skill":"tap-loop"}`); !strings.Contains(got, "tap-loop") {
+			if got := h.ask(session, `call:skill {"skill":"tap-loop"}`); !strings.Contains(got,
+				"tap-loop") {
 				t.Errorf("using the skill brings %q, want that it is loaded", got)
 			}
 			requests := m.Requests()
-			if last := string(requests[len(requests)-1].Body); !strings.Contains(last, "A loop is an emitter") {
+			if last := string(requests[len(requests)-1].Body); !strings.Contains(last,
+				"A loop is an emitter") {
 				t.Error("the model used the skill, and its next request lacks the text of it")
 			}
 		}

@@ -37,7 +37,8 @@ func prompts(m *scriptmodel.Server, text string) (n int) {
 	return n
 }
 
-// A build that fails wakes a session once, however often it runs, and once more when it works again.
+// A build that fails wakes a session once, however often it runs, and once more when it works
+// again.
 func TestFailingBuildWakesASessionOnce(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -73,8 +74,8 @@ level = "inject"
 	}
 }
 
-// A gateway is killed. A loop has what is left of its budget, here nothing, a run that was missed is made up for or
-// skipped as the files say, and a command that runs on runs again.
+// A gateway is killed. A loop has what is left of its budget, here nothing, a run that was missed
+// is made up for or skipped as the files say, and a command that runs on runs again.
 func TestSourcesAfterTheGatewayWasKilled(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -86,7 +87,8 @@ func TestSourcesAfterTheGatewayWasKilled(t *testing.T) {
 	for _, missed := range []string{"once", "skip"} {
 		h.put("providers/"+missed+".toml", fmt.Sprintf(nightly, missed, when))
 	}
-	h.put("providers/tail.toml", "kind = \"source\"\nrun = \"echo it runs; exec sleep 1000\"\nlevel = \"keep\"\n")
+	h.put("providers/tail.toml",
+		"kind = \"source\"\nrun = \"echo it runs; exec sleep 1000\"\nlevel = \"keep\"\n")
 	h.put("providers/loop.toml",
 		"kind = \"source\"\nprompt = \"go on\"\nidle = true\nevery = \"1s\"\nmax_runs = 3\n")
 	h.waitSource("loop", func(s adminapi.Source) bool { return s.State == adminapi.SourceDone })
@@ -112,16 +114,22 @@ func TestSourcesAfterTheGatewayWasKilled(t *testing.T) {
 
 	h.serve("--config", h.path("tapgw.toml"))
 	h.tapctl(append([]string{"sessions", "resume", session}, endpoint(m)...)...)
-	h.waitSource("once", func(s adminapi.Source) bool { return s.Runs == 2 && s.State == adminapi.SourceWaiting })
+	h.waitSource("once", func(s adminapi.Source) bool {
+		return s.Runs == 2 && s.State == adminapi.SourceWaiting
+	})
 	skipped := h.waitSource("skip", func(s adminapi.Source) bool { return !s.NextRunAt.IsZero() })
 	if skipped.Runs != 1 || !strings.Contains(skipped.Reason, "was missed, and is skipped") {
 		t.Errorf("the source that skips: got %+v, want 1 run and the one that was skipped", skipped)
 	}
-	loop := h.waitSource("loop", func(s adminapi.Source) bool { return s.State == adminapi.SourceDone })
+	loop := h.waitSource("loop", func(s adminapi.Source) bool {
+		return s.State == adminapi.SourceDone
+	})
 	if loop.Runs != 3 {
 		t.Errorf("the loop has run %d times, want 3", loop.Runs)
 	}
-	h.waitSource("tail", func(s adminapi.Source) bool { return s.State == adminapi.SourceRunning && s.Runs == 2 })
+	h.waitSource("tail", func(s adminapi.Source) bool {
+		return s.State == adminapi.SourceRunning && s.Runs == 2
+	})
 	h.waitIdle(session)
 	for text, want := range map[string]int{"nightly, once": 1, "nightly, skip": 0, "go on": 3} {
 		if got := prompts(m, text); got != want {

@@ -21,8 +21,9 @@ echo 'main.c:4: error: y'
 wait
 `
 
-// A model starts an emitter, is woken by what it prints, changes its filter and stops it. The commands that its session
-// may not run in a shell it may not run so either, and nothing is left of an emitter whose gateway was killed.
+// A model starts an emitter, is woken by what it prints, changes its filter and stops it. The
+// commands that its session may not run in a shell it may not run so either, and nothing is left of
+// an emitter whose gateway was killed.
 func TestModelStartsAnEmitter(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -46,11 +47,13 @@ func TestModelStartsAnEmitter(t *testing.T) {
 			}
 		}
 	}
-	for _, command := range []string{"curl http://x", "sh " + script + "; curl http://x", "ls", "sh $(curl x)"} {
+	for _, command := range []string{"curl http://x", "sh " + script + "; curl http://x", "ls",
+		"sh $(curl x)"} {
 		call("tap_start_emitter", fmt.Sprintf(`{"name":"bad","command":%q}`, command))
 		all := m.Requests()
 		messages := all[len(all)-1].Messages
-		want(command, messages[len(messages)-1].Text, "the command is denied: ", "[copilot.permissions]")
+		want(command, messages[len(messages)-1].Text, "the command is denied: ",
+			"[copilot.permissions]")
 	}
 	want("the list", call("tap_list_emitters", "{}"), "Emitters (0):")
 	start := fmt.Sprintf(`{"name":"build","command":"sh %s","channel":"ops",`, script) +
@@ -66,13 +69,15 @@ func TestModelStartsAnEmitter(t *testing.T) {
 	}
 	woken("main.c:3: error: x")
 	h.waitIdle(session)
-	want("the list", call("tap_list_emitters", "{}"), "- build: type=command status=running stream=ops",
-		"acceptedLines=1 droppedLines=1")
-	want("the filter", call("tap_set_event_filter", `{"name":"build","rules":[{"match":".*","outcome":"keep"}]}`),
+	want("the list", call("tap_list_emitters", "{}"),
+		"- build: type=command status=running stream=ops", "acceptedLines=1 droppedLines=1")
+	want("the filter",
+		call("tap_set_event_filter", `{"name":"build","rules":[{"match":".*","outcome":"keep"}]}`),
 		"Of the events so far: keep=1")
 	h.put("work/build.sh.again", "")
 	eventually(t, patience, func() error {
-		if got := h.call(session, "tap_stream_history", `{"channel":"ops"}`); !strings.Contains(got, "error: y") {
+		if got := h.call(session, "tap_stream_history", `{"channel":"ops"}`); !strings.Contains(got,
+			"error: y") {
 			return fmt.Errorf("the stream has %q, want the second error", got)
 		}
 		return nil
@@ -86,7 +91,9 @@ func TestModelStartsAnEmitter(t *testing.T) {
 	}
 
 	want("another start", call("tap_start_emitter", start), "Started")
-	h.waitSource("tap.build", func(s adminapi.Source) bool { return s.State == adminapi.SourceRunning })
+	h.waitSource("tap.build", func(s adminapi.Source) bool {
+		return s.State == adminapi.SourceRunning
+	})
 	eventually(t, patience, func() error {
 		if n := len(processesOf(script)); n < 2 {
 			return fmt.Errorf("%d processes run, want the emitter's two", n)

@@ -12,17 +12,19 @@ import (
 	"tapgw/configs"
 )
 
-// TestTemplatesConform lets the kit judge three providers of all sessions, and what tapgw new writes.
+// TestTemplatesConform lets the kit judge three providers of all sessions, and what tapgw new
+// writes.
 func TestTemplatesConform(t *testing.T) {
 	t.Parallel()
-	python := []string{"env", "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(repo, "providers", "python"),
-		systemPython}
+	python := []string{"env", "PYTHONDONTWRITEBYTECODE=1",
+		"PYTHONPATH=" + filepath.Join(repo, "providers", "python"), systemPython}
 	for name, c := range map[string]struct {
 		tool    string
 		command func(h *home) []string
 	}{
 		"sast-triage": {"sast_summary", func(*home) []string {
-			return append(python, filepath.Join(repo, "providers", "templates", "sast-triage", "sast_triage.py"))
+			return append(python, filepath.Join(repo, "providers", "templates", "sast-triage",
+				"sast_triage.py"))
 		}},
 		"browser": {"page_scripts", func(h *home) []string {
 			return []string{"env", "BROWSER_PORT=0", "node", h.copyTemplate("browser")}
@@ -52,13 +54,15 @@ func TestTemplatesConform(t *testing.T) {
 	}
 }
 
-// newProvider writes a provider and returns the command that starts it, as its provider file has it.
+// newProvider writes a provider and returns the command that starts it, as its provider file has
+// it.
 func (h *home) newProvider(lang string) []string {
 	h.t.Helper()
 	if lang == "node" {
 		h.nodeModules()
 	}
-	cmd := h.command([]string{"GOPROXY=off", "GOFLAGS="}, tapgw, "new", "provider", "mine", "--lang", lang)
+	cmd := h.command([]string{"GOPROXY=off", "GOFLAGS="}, tapgw, "new", "provider", "mine",
+		"--lang", lang)
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 		dir, err := exec.Command("go", "env", name).Output()
 		if err != nil {

@@ -32,8 +32,8 @@ type hookAnswer struct {
 	out      string
 }
 
-// lets reports whether the CLI would run the tool after this answer (terminals.md: it runs the tool after whatever it
-// does not understand).
+// lets reports whether the CLI would run the tool after this answer (terminals.md: it runs the tool
+// after whatever it does not understand).
 func (a hookAnswer) lets() bool { return a.code == 0 && a.Decision != "deny" }
 
 // hook runs `tapgw hook preToolUse` as the CLI does.
@@ -61,7 +61,8 @@ func (h *home) hookAnswer(p *process, began time.Time) hookAnswer {
 	h.t.Helper()
 	a := hookAnswer{code: p.wait(patience)}
 	if took := time.Since(began); took > hookTimeout*slowdown {
-		h.t.Errorf("tapgw hook took %v: the CLI has let the call through after %v", took, hookTimeout)
+		h.t.Errorf("tapgw hook took %v: the CLI has let the call through after %v", took,
+			hookTimeout)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +80,8 @@ func (h *home) hookAnswer(p *process, began time.Time) hookAnswer {
 // hookTimeout is how long the CLI waits for what tapgw install copilot installs.
 const hookTimeout = 30 * time.Second
 
-// fakeGateway is a program that stands where a gateway of this home was, knows its token, and answers as it likes.
+// fakeGateway is a program that stands where a gateway of this home was, knows its token, and
+// answers as it likes.
 func (h *home) fakeGateway(answer http.HandlerFunc) {
 	h.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,7 +92,8 @@ func (h *home) fakeGateway(answer http.HandlerFunc) {
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, nonce, err := proof.ParseQuestion(r.Header.Get(proof.AskHeader)); err == nil {
 			at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-			w.Header().Set(proof.AnswerHeader, proof.Answer(proof.KeyOf(token), nonce, proof.Address(at)))
+			w.Header().Set(proof.AnswerHeader,
+				proof.Answer(proof.KeyOf(token), nonce, proof.Address(at)))
 		}
 		if r.Method != http.MethodPost {
 			return // it asks who we are
@@ -101,8 +104,8 @@ func (h *home) fakeGateway(answer http.HandlerFunc) {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = srv.Serve(l) }()
 	h.t.Cleanup(func() { _ = srv.Close(); <-served })
-	info, err := json.Marshal(statedir.Info{URL: "ws://" + l.Addr().String(), PID: os.Getpid(), Version: "1",
-		StartedAt: time.Now()})
+	info, err := json.Marshal(statedir.Info{URL: "ws://" + l.Addr().String(), PID: os.Getpid(),
+		Version: "1", StartedAt: time.Now()})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -122,8 +125,9 @@ func (h *home) fakeGateway(answer http.HandlerFunc) {
 	}
 }
 
-// TestHookUnderFire has gateways that fail in all ways. The CLI runs a tool when its hook is late, or says what the CLI
-// does not understand; so whatever the gateway does, `tapgw hook` says deny in time.
+// TestHookUnderFire has gateways that fail in all ways. The CLI runs a tool when its hook is late,
+// or says what the CLI does not understand; so whatever the gateway does, `tapgw hook` says deny in
+// time.
 func TestHookUnderFire(t *testing.T) {
 	t.Parallel()
 	says := func(status int, body string) func(h *home) {
@@ -138,7 +142,9 @@ func TestHookUnderFire(t *testing.T) {
 	passes := says(200, `{"output":{}}`)
 	until := func(do func(w http.ResponseWriter, done <-chan struct{})) func(h *home) {
 		return func(h *home) {
-			h.fakeGateway(func(w http.ResponseWriter, r *http.Request) { do(w, r.Context().Done()) })
+			h.fakeGateway(func(w http.ResponseWriter, r *http.Request) {
+				do(w, r.Context().Done())
+			})
 		}
 	}
 	closed := "[terminals]\nwithout_gateway = \"deny\"\n"
@@ -154,8 +160,10 @@ func TestHookUnderFire(t *testing.T) {
 		"killed, closed":     {config: closed, state: (*home).deadGateway},
 		"frozen":             {state: func(h *home) { h.serve().frozen() }},
 		"frozen, closed":     {config: closed, state: func(h *home) { h.serve().frozen() }},
-		"says nothing":       {state: until(func(_ http.ResponseWriter, done <-chan struct{}) { <-done })},
-		"empty":              {state: says(200, "")},
+		"says nothing": {state: until(func(_ http.ResponseWriter, done <-chan struct{}) {
+			<-done
+		})},
+		"empty": {state: says(200, "")},
 		// An allow would keep the CLI from asking whoever sits there.
 		"allows":               {state: says(200, `{"output":{"permissionDecision":"allow"}}`)},
 		"has nothing to say":   {state: passes, lets: true},
@@ -172,11 +180,14 @@ func TestHookUnderFire(t *testing.T) {
 		"two answers": {state: says(200, `{"output":{}}{"output":{}}`)},
 		"two decisions": {state: says(200,
 			`{"output":{"permissionDecision":"deny","permissionDecision":"allow"}}`)},
-		"HTML":                      {state: says(200, `<html>{"output":{}}</html>`)},
-		"cut off":                   {state: says(200, `{"output":{"permissionDecision":"al`)},
-		"error 500":                 {state: says(500, `{"error":{"code":"INTERNAL","message":"no"}}`)},
-		"error 500 that allows":     {state: says(500, `{"output":{"permissionDecision":"allow"}}`)},
-		"error 401":                 {state: says(401, `{"error":{"code":"UNAUTHORIZED","message":"no"}}`)},
+		"HTML":    {state: says(200, `<html>{"output":{}}</html>`)},
+		"cut off": {state: says(200, `{"output":{"permissionDecision":"al`)},
+		"error 500": {state: says(500,
+			`{"error":{"code":"INTERNAL","message":"no"}}`)},
+		"error 500 that allows": {state: says(500,
+			`{"output":{"permissionDecision":"allow"}}`)},
+		"error 401": {state: says(401,
+			`{"error":{"code":"UNAUTHORIZED","message":"no"}}`)},
 		"error 404, an older tapgw": {state: says(404, `404 page not found`)},
 		"error 503":                 {state: says(503, ``)},
 		"redirect":                  {state: says(302, ``)},
@@ -184,7 +195,9 @@ func TestHookUnderFire(t *testing.T) {
 		"endless":                   {state: until(endless)},
 		"drop by drop":              {state: until(drops)},
 		"breaks off": {
-			state: until(func(http.ResponseWriter, <-chan struct{}) { panic(http.ErrAbortHandler) }),
+			state: until(func(http.ResponseWriter, <-chan struct{}) {
+				panic(http.ErrAbortHandler)
+			}),
 		},
 		"another program":          {config: closed, state: (*home).otherProgram},
 		"config broken":            {config: "[terminals\n", state: nil},
@@ -199,12 +212,15 @@ func TestHookUnderFire(t *testing.T) {
 			passes(h)
 			_ = os.WriteFile(h.state("gateway.json"), []byte(`{"url"`), 0o600)
 		}},
-		"input is empty":            {state: passes, input: " "},
-		"input is no JSON":          {state: passes, input: "hello"},
-		"input is cut off":          {state: passes, input: hookInput[:90]},
-		"input is far too long":     {state: passes, input: `{"toolArgs":"` + strings.Repeat("x", 64<<20) + `"}`},
-		"input is of no session":    {state: (*home).liveGateway, input: `{"toolName":"bash","toolArgs":{}}`},
-		"input has odd directories": {state: (*home).liveGateway, input: strings.ReplaceAll(hookInput, "%q", `"../x"`)},
+		"input is empty":   {state: passes, input: " "},
+		"input is no JSON": {state: passes, input: "hello"},
+		"input is cut off": {state: passes, input: hookInput[:90]},
+		"input is far too long": {state: passes, input: `{"toolArgs":"` +
+			strings.Repeat("x", 64<<20) + `"}`},
+		"input is of no session": {state: (*home).liveGateway,
+			input: `{"toolName":"bash","toolArgs":{}}`},
+		"input has odd directories": {state: (*home).liveGateway,
+			input: strings.ReplaceAll(hookInput, "%q", `"../x"`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,8 +240,8 @@ func TestHookUnderFire(t *testing.T) {
 			}
 			a := h.hook(input)
 			if a.lets() != c.lets {
-				t.Errorf("the CLI gets code %d and %q, which lets the call through: %v, want %v", a.code, a.out,
-					a.lets(), c.lets)
+				t.Errorf("the CLI gets code %d and %q, which lets the call through: %v, want %v",
+					a.code, a.out, a.lets(), c.lets)
 			}
 			if a.code == 0 && a.Decision == "deny" && a.Reason == "" && name != "denies" {
 				t.Errorf("the answer %q has no reason, want one for whoever sits there", a.out)
@@ -282,12 +298,14 @@ func (g *gateway) frozen() {
 	g.t.Cleanup(g.process.end)
 }
 
-// otherProgram lets another program take the port of a gateway that was killed. It would allow everything.
+// otherProgram lets another program take the port of a gateway that was killed. It would allow
+// everything.
 func (h *home) otherProgram() {
 	h.t.Helper()
 	g := h.serve()
 	g.kill()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", strings.TrimPrefix(g.url, "ws://"))
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp",
+		strings.TrimPrefix(g.url, "ws://"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -312,11 +330,13 @@ func TestHookCannotPrint(t *testing.T) {
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(hookInput, filepath.Join(h.dir, "work")))
 	cmd.Stdout = full
 	if err := cmd.Run(); err == nil {
-		t.Error("tapgw hook that can't print its answer ends with code 0, want another: the CLI lets the call through")
+		t.Error(
+			"tapgw hook that can't print its answer ends with code 0, want another: the CLI lets the call through")
 	}
 }
 
-// TestHookOnFullDisk has a gateway that can write nothing, and a hook that can't either. Gates hold all the same.
+// TestHookOnFullDisk has a gateway that can write nothing, and a hook that can't either. Gates hold
+// all the same.
 func TestHookOnFullDisk(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

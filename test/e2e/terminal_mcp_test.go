@@ -17,7 +17,8 @@ import (
 // install runs tapgw install copilot.
 func (h *home) install(flags ...string) {
 	h.t.Helper()
-	if r := h.run(tapgw, append([]string{"install", "copilot", "--yes"}, flags...)...); r.code != 0 {
+	if r := h.run(tapgw, append([]string{"install", "copilot", "--yes"},
+		flags...)...); r.code != 0 {
 		h.t.Fatalf("tapgw install copilot %q: code %d, want 0: %s", flags, r.code, r.stderr)
 	}
 }
@@ -46,8 +47,8 @@ func (h *home) waitTerminals(terminals ...*terminal) {
 	})
 }
 
-// TestTerminalMCP installs the MCP entry alone. Two terminals are sessions as soon as they run, each sees the tools of
-// its own session, and they come back after a restart of the gateway.
+// TestTerminalMCP installs the MCP entry alone. Two terminals are sessions as soon as they run,
+// each sees the tools of its own session, and they come back after a restart of the gateway.
 func TestTerminalMCP(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -117,7 +118,8 @@ func greeter(r *scriptmodel.Request) scriptmodel.Reply {
 	return reply
 }
 
-// greets makes the model call a tool that greets. A tool that has just come may be offered to the model a moment later.
+// greets makes the model call a tool that greets. A tool that has just come may be offered to the
+// model a moment later.
 func (x *terminal) greets(tool, name string) {
 	x.home.t.Helper()
 	for n := 1; !x.greeted(tool, fmt.Sprint(name, n)); n++ {
@@ -127,7 +129,8 @@ func (x *terminal) greets(tool, name string) {
 	}
 }
 
-// cannotGreet makes the model look for a tool that is gone. One that has just gone may be offered a moment longer.
+// cannotGreet makes the model look for a tool that is gone. One that has just gone may be offered a
+// moment longer.
 func (x *terminal) cannotGreet(tool, name string) {
 	x.home.t.Helper()
 	for n := 1; x.greeted(tool, fmt.Sprint(name, n)); n++ {
@@ -140,7 +143,8 @@ func (x *terminal) cannotGreet(tool, name string) {
 // maxGreetings is how many turns a change of tools may take.
 const maxGreetings = 20
 
-// greeted has a turn in which the model greets somebody, and reports whether it had the tool for that.
+// greeted has a turn in which the model greets somebody, and reports whether it had the tool for
+// that.
 func (x *terminal) greeted(tool, who string) (has bool) {
 	x.home.t.Helper()
 	x.enter(fmt.Sprintf(`call:%s {"name": %q}`, tool, who))

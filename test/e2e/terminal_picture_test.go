@@ -24,7 +24,8 @@ func (x *terminal) picture(name string) {
 	}
 	screen := x.must("capture-pane", "-e", "-p", "-t", "="+x.name+":")
 	file := filepath.Join("..", "..", "docs", "images", name+".svg")
-	if err := os.WriteFile(file, []byte(drawn(screen)), 0o644); err != nil { //nolint:gosec // a document
+	// A document.
+	if err := os.WriteFile(file, []byte(drawn(screen)), 0o644); err != nil { //nolint:gosec
 		x.home.t.Fatal(err)
 	}
 }
@@ -37,8 +38,8 @@ const (
 
 var sgr = regexp.MustCompile(`\x1b\[([0-9;]*)m`)
 
-// drawn makes an SVG picture of lines as a terminal shows them, from the first prompt on. Empty lines that follow
-// each other are one.
+// drawn makes an SVG picture of lines as a terminal shows them, from the first prompt on. Empty
+// lines that follow each other are one.
 func drawn(screen string) string {
 	var body strings.Builder
 	y, wasEmpty, hasBegun, looks := edge, true, false, look{}
@@ -69,18 +70,22 @@ func drawn(screen string) string {
 			}
 			if shown := strings.TrimLeft(text, " "); shown != "" {
 				x := edge + float64(column+len(text)-len(shown))*charWidth
-				fmt.Fprintf(&body, `<text x="%.1f" y="%.1f"%s>%s</text>`+"\n", x, y-5, looks, html.EscapeString(shown))
+				fmt.Fprintf(&body, `<text x="%.1f" y="%.1f"%s>%s</text>`+"\n", x, y-5, looks,
+					html.EscapeString(shown))
 			}
 			column += utf8.RuneCountInString(text)
 		}
 	}
 	width, height := 2*edge+pictureColumns*charWidth, y+edge
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="monospace" `+
-		`font-size="14" fill="#d0d7de">`+"\n"+
-		`<rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>`+"\n%s</svg>\n", width, height, body.String())
+	return fmt.Sprintf(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="monospace" `+
+			`font-size="14" fill="#d0d7de">`+"\n"+
+			`<rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>`+"\n%s</svg>\n", width,
+		height, body.String())
 }
 
-// look is how a terminal shows characters: what SGR sequences have set. The tests' terminals have no colours.
+// look is how a terminal shows characters: what SGR sequences have set. The tests' terminals have
+// no colours.
 type look struct{ isBold, isDim bool }
 
 // apply reads the numbers of an SGR sequence.

@@ -17,11 +17,12 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// maxTerminals is how many interactive CLIs run at the same time: each takes 300 MB, and a processor while it starts.
+// maxTerminals is how many interactive CLIs run at the same time: each takes 300 MB, and a
+// processor while it starts.
 const maxTerminals = 4
 
-// terminalSlots has a value for each interactive CLI that may run. A test takes all that it needs at once, one test
-// after the other, so that no two tests wait for each other's.
+// terminalSlots has a value for each interactive CLI that may run. A test takes all that it needs
+// at once, one test after the other, so that no two tests wait for each other's.
 var terminalSlots = struct {
 	sync.Mutex
 	taken chan struct{}
@@ -42,7 +43,8 @@ type terminal struct {
 	pid  int
 }
 
-// terminals readies a home for so many interactive CLIs with a scripted model. They trust every folder of the home.
+// terminals readies a home for so many interactive CLIs with a scripted model. They trust every
+// folder of the home.
 func (h *home) terminals(m *scriptmodel.Server, count int) *screens {
 	h.t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -59,16 +61,19 @@ func (h *home) terminals(m *scriptmodel.Server, count int) *screens {
 		}
 	})
 	h.put("copilot/config.json", fmt.Sprintf(
-		`{"firstLaunchAt": "2026-01-01T00:00:00Z", "appTipShown": true, "trustedFolders": [%q]}`, h.dir))
+		`{"firstLaunchAt": "2026-01-01T00:00:00Z", "appTipShown": true, "trustedFolders": [%q]}`,
+		h.dir))
 	// A terminal stays when its program ends, for its last screen.
-	h.put("tmux.conf", "set -g remain-on-exit on\nset -g status off\nset -g default-terminal xterm-256color\n")
+	h.put("tmux.conf",
+		"set -g remain-on-exit on\nset -g status off\nset -g default-terminal xterm-256color\n")
 	// The path of a socket is short; a home's is not.
 	sockets, err := os.MkdirTemp(root, "tmux-")
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	s := &screens{home: h, model: m, socket: filepath.Join(sockets, "s")}
-	start(h.t, "tmux", h.command(copilotEnv(m), "tmux", "-S", s.socket, "-f", h.path("tmux.conf"), "-D"))
+	start(h.t, "tmux", h.command(copilotEnv(m), "tmux", "-S", s.socket, "-f", h.path("tmux.conf"),
+		"-D"))
 	eventually(h.t, patience, func() error {
 		_, err := os.Stat(s.socket)
 		return err
@@ -78,7 +83,8 @@ func (h *home) terminals(m *scriptmodel.Server, count int) *screens {
 
 // tmux runs a command of tmux and returns what it prints.
 func (s *screens) tmux(args ...string) (string, error) {
-	out, err := s.home.command(nil, "tmux", append([]string{"-u", "-S", s.socket}, args...)...).CombinedOutput()
+	out, err := s.home.command(nil, "tmux",
+		append([]string{"-u", "-S", s.socket}, args...)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("tmux %q: %w: %s", args, err, out)
 	}
@@ -95,8 +101,9 @@ func (s *screens) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// launch starts a CLI in a folder of the home, which is made if there is none, and does not wait for it. Words of the
-// form NAME=value go into its environment, the others are arguments; empty ones count for nothing.
+// launch starts a CLI in a folder of the home, which is made if there is none, and does not wait
+// for it. Words of the form NAME=value go into its environment, the others are arguments; empty
+// ones count for nothing.
 func (s *screens) launch(dir string, words ...string) *terminal {
 	t := s.home.t
 	t.Helper()
@@ -105,7 +112,8 @@ func (s *screens) launch(dir string, words ...string) *terminal {
 		t.Fatal(err)
 	}
 	args := []string{"new-session", "-d", "-s", x.name, "-c", x.dir, "-x", "160", "-y", "50"}
-	program := []string{installed(t, "@github/copilot-"+platform+"/copilot"), "--no-auto-update", "--allow-all-tools"}
+	program := []string{installed(t, "@github/copilot-"+platform+"/copilot"), "--no-auto-update",
+		"--allow-all-tools"}
 	for _, word := range words {
 		if word == "" {
 			continue
@@ -137,7 +145,8 @@ func (h *home) repository(dir, branch string) {
 	if err := os.MkdirAll(h.path(dir), 0o700); err != nil {
 		h.t.Fatal(err)
 	}
-	if out, err := h.command(nil, "git", "init", "-q", "-b", branch, h.path(dir)).CombinedOutput(); err != nil {
+	if out, err := h.command(nil, "git", "init", "-q", "-b", branch,
+		h.path(dir)).CombinedOutput(); err != nil {
 		h.t.Fatalf("git init: %v: %s", err, out)
 	}
 }
@@ -189,7 +198,8 @@ func (x *terminal) waitScreen(texts ...string) {
 	})
 }
 
-// wait waits until check returns nil, as [eventually]. Each look at a screen is a process, so it looks less often.
+// wait waits until check returns nil, as [eventually]. Each look at a screen is a process, so it
+// looks less often.
 func (x *terminal) wait(check func() error) {
 	x.home.t.Helper()
 	var last error
@@ -209,7 +219,8 @@ func (x *terminal) press(keys ...string) {
 	x.must(append([]string{"send-keys", "-t", "=" + x.name + ":"}, keys...)...)
 }
 
-// enter types a line and sends it off when the CLI has shown it. It does not wait for what comes of it.
+// enter types a line and sends it off when the CLI has shown it. It does not wait for what comes of
+// it.
 func (x *terminal) enter(text string) {
 	x.home.t.Helper()
 	x.must("send-keys", "-t", "="+x.name+":", "-l", text)
@@ -218,14 +229,16 @@ func (x *terminal) enter(text string) {
 	x.press("Enter")
 }
 
-// say enters a prompt and waits for the end of its turn: the CLI shows the answer and is ready for the next prompt.
+// say enters a prompt and waits for the end of its turn: the CLI shows the answer and is ready for
+// the next prompt.
 func (x *terminal) say(prompt, answer string) {
 	x.home.t.Helper()
 	x.enter(prompt)
 	x.waitScreen(answer, ready)
 }
 
-// waitHeard waits until a request of the model holds a text. The screen shows a prompt before the model has it.
+// waitHeard waits until a request of the model holds a text. The screen shows a prompt before the
+// model has it.
 func (x *terminal) waitHeard(text string) {
 	x.home.t.Helper()
 	x.wait(func() error {
@@ -236,14 +249,15 @@ func (x *terminal) waitHeard(text string) {
 	})
 }
 
-// session returns the id of the session in the foreground of a terminal that has only one. The CLI keeps a file with
-// its process id in the folder of every session that it has open.
+// session returns the id of the session in the foreground of a terminal that has only one. The CLI
+// keeps a file with its process id in the folder of every session that it has open.
 func (x *terminal) session() string {
 	t := x.home.t
 	t.Helper()
 	var id string
 	x.wait(func() error {
-		locks, err := filepath.Glob(x.home.path("copilot", "session-state", "*", fmt.Sprintf("inuse.%d.lock", x.pid)))
+		locks, err := filepath.Glob(x.home.path("copilot", "session-state", "*",
+			fmt.Sprintf("inuse.%d.lock", x.pid)))
 		if err != nil || len(locks) != 1 {
 			return fmt.Errorf("terminal %s has the sessions %q (%v), want one", x.name, locks, err)
 		}
@@ -264,7 +278,8 @@ func (x *terminal) kill() {
 func (x *terminal) waitEnd() {
 	x.home.t.Helper()
 	x.wait(func() error {
-		if dead, err := x.tmux("list-panes", "-t", "="+x.name+":", "-F", "#{pane_dead}"); err != nil ||
+		if dead, err := x.tmux("list-panes", "-t", "="+x.name+":", "-F",
+			"#{pane_dead}"); err != nil ||
 			strings.TrimSpace(dead) == "1" {
 			return nil
 		}
@@ -272,8 +287,8 @@ func (x *terminal) waitEnd() {
 	})
 }
 
-// TestTerminal shows that the CLI of the terminals' tests is a whole one: it answers what is typed, runs its own
-// tools, and /clear gives it another session.
+// TestTerminal shows that the CLI of the terminals' tests is a whole one: it answers what is typed,
+// runs its own tools, and /clear gives it another session.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

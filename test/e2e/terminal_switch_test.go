@@ -11,7 +11,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// TestTerminalSwitches follows a terminal with a link to its other sessions: /clear ends one and begins another.
+// TestTerminalSwitches follows a terminal with a link to its other sessions: /clear ends one and
+// begins another.
 func TestTerminalSwitches(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -47,8 +48,9 @@ func TestTerminalSwitches(t *testing.T) {
 	}
 }
 
-// TestTerminalNewSession has a terminal that keeps its session while /new begins another one, and goes back to it. Both
-// are the gateway's sessions, and the foreground session is the one in which the person has typed last.
+// TestTerminalNewSession has a terminal that keeps its session while /new begins another one, and
+// goes back to it. Both are the gateway's sessions, and the foreground session is the one in which
+// the person has typed last.
 func TestTerminalNewSession(t *testing.T) {
 	t.Parallel()
 	t.Run("hooks, MCP and extension", func(t *testing.T) {
@@ -79,7 +81,8 @@ func (x *terminal) keepsSessions() {
 			list := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json"))
 			i := slices.IndexFunc(list, func(s adminapi.Session) bool { return s.Foreground })
 			if i < 0 || !is(list[i].ID) {
-				return fmt.Errorf("the sessions are %+v, another one should be the foreground session", list)
+				return fmt.Errorf(
+					"the sessions are %+v, another one should be the foreground session", list)
 			}
 			return nil
 		})
@@ -104,8 +107,8 @@ func (x *terminal) keepsSessions() {
 	h.waitTerminals()
 }
 
-// TestTerminalOnDemand has no gateway until a terminal needs one. That gateway leaves some time after the last
-// terminal, and the next terminal starts another.
+// TestTerminalOnDemand has no gateway until a terminal needs one. That gateway leaves some time
+// after the last terminal, and the next terminal starts another.
 func TestTerminalOnDemand(t *testing.T) {
 	t.Parallel()
 	const grace = (1 + 2*slowdown) * time.Second

@@ -39,22 +39,25 @@ func (x *terminal) joined() string {
 			return fmt.Errorf("the gateway has no session %s of terminal %s", id, x.name)
 		}
 		if s.CWD != x.dir || s.Host != "terminal" {
-			return fmt.Errorf("the session of terminal %s is %+v, want the directory %s", x.name, s, x.dir)
+			return fmt.Errorf("the session of terminal %s is %+v, want the directory %s", x.name, s,
+				x.dir)
 		}
 		return nil
 	})
 	return id
 }
 
-// isListed waits until the gateway lists the terminal's session with this label, and as the foreground session or not.
+// isListed waits until the gateway lists the terminal's session with this label, and as the
+// foreground session or not.
 func (x *terminal) isListed(label string, inForeground bool) {
 	x.home.t.Helper()
 	id := x.session()
 	x.wait(func() error {
 		s, ok := x.home.sessionOf(id)
 		if !ok || s.Label != label || s.Foreground != inForeground {
-			return fmt.Errorf("the session of terminal %s is %+v (%v), want the label %s and foreground %v", x.name, s,
-				ok, label, inForeground)
+			return fmt.Errorf(
+				"the session of terminal %s is %+v (%v), want the label %s and foreground %v",
+				x.name, s, ok, label, inForeground)
 		}
 		return nil
 	})
@@ -63,7 +66,8 @@ func (x *terminal) isListed(label string, inForeground bool) {
 // extensionsOn switches extensions on in a CLI.
 const extensionsOn = "COPILOT_CLI_ENABLED_FEATURE_FLAGS=EXTENSIONS"
 
-// terminalWays are the ways that give a terminal tools: what is installed, and how the CLI calls a tool then.
+// terminalWays are the ways that give a terminal tools: what is installed, and how the CLI calls a
+// tool then.
 var terminalWays = map[string]struct {
 	flags []string // of tapgw install copilot
 	env   string   // of the CLI
@@ -72,11 +76,12 @@ var terminalWays = map[string]struct {
 }{
 	"hooks and MCP": {tools: "tapgw-"},
 	"extension":     {flags: []string{"--extension"}, env: extensionsOn, wakes: true},
-	"all":           {flags: []string{"--hooks", "--mcp", "--extension"}, env: extensionsOn, wakes: true},
+	"all": {flags: []string{"--hooks", "--mcp", "--extension"}, env: extensionsOn,
+		wakes: true},
 }
 
-// TestTerminals has two terminals in two directories. Both are sessions of the gateway, one each by whichever ways they
-// have joined. What a provider of one does reaches that one only.
+// TestTerminals has two terminals in two directories. Both are sessions of the gateway, one each by
+// whichever ways they have joined. What a provider of one does reaches that one only.
 func TestTerminals(t *testing.T) {
 	t.Parallel()
 	for name, way := range terminalWays {
@@ -140,9 +145,9 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// TestTerminalExtensionRestart has a gateway that hangs while its terminal, which has an extension alone, goes on. Then
-// it is killed during a call. The call ends, and the next gateway gets the terminal, its session and the session's
-// provider.
+// TestTerminalExtensionRestart has a gateway that hangs while its terminal, which has an extension
+// alone, goes on. Then it is killed during a call. The call ends, and the next gateway gets the
+// terminal, its session and the session's provider.
 func TestTerminalExtensionRestart(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -183,9 +188,9 @@ func (x *terminal) attach() {
 	}
 }
 
-// TestTerminalAttachRestart has a gateway that is killed during a call of an attached terminal, and one that is
-// stopped. The next one gets the terminal, its session and the session's provider without another tapctl attach, and
-// the call ends.
+// TestTerminalAttachRestart has a gateway that is killed during a call of an attached terminal, and
+// one that is stopped. The next one gets the terminal, its session and the session's provider
+// without another tapctl attach, and the call ends.
 func TestTerminalAttachRestart(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -221,8 +226,8 @@ func TestTerminalAttachRestart(t *testing.T) {
 }
 
 // forbids is a rule for a gate about the CLI's own shell.
-var forbids = rules(message{"match": message{"tool": "shell", "args": "touch forbidden"}, "action": "gate",
-	"gateId": "no-touch"})
+var forbids = rules(message{"match": message{"tool": "shell", "args": "touch forbidden"},
+	"action": "gate", "gateId": "no-touch"})
 
 // TestTerminalGates has a provider that denies a command of the CLI's own shell.
 func TestTerminalGates(t *testing.T) {
@@ -232,9 +237,10 @@ func TestTerminalGates(t *testing.T) {
 		args   []string
 		attach bool
 	}{
-		"hooks alone":      {flags: []string{"--hooks"}},
-		"attach alone":     {args: []string{"--ui-server"}, attach: true},
-		"hooks and attach": {flags: []string{"--hooks"}, args: []string{"--ui-server"}, attach: true},
+		"hooks alone":  {flags: []string{"--hooks"}},
+		"attach alone": {args: []string{"--ui-server"}, attach: true},
+		"hooks and attach": {flags: []string{"--hooks"}, args: []string{"--ui-server"},
+			attach: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -256,7 +262,8 @@ func TestTerminalGates(t *testing.T) {
 			// Whoever sits there sees why, and who said so.
 			x.waitScreen("Denied by", "guard", "Nobody touches this on Fridays.", ready)
 			x.picture("terminal-gate")
-			x.say(`call:bash {"command": "touch allowed && echo made $((6*7))", "description": "touches"}`, "made 42")
+			x.say(
+				`call:bash {"command": "touch allowed && echo made $((6*7))", "description": "touches"}`, "made 42")
 			x.made("forbidden", false)
 			x.made("allowed", true)
 			if n := p.count("gate.check"); n != 1 {
@@ -266,8 +273,9 @@ func TestTerminalGates(t *testing.T) {
 	}
 }
 
-// TestTerminalToolGates has a gate about calls of a provider's tool. It is asked once about each call, by whichever
-// ways the terminal has joined, and a call that it denies does not reach the tool's provider.
+// TestTerminalToolGates has a gate about calls of a provider's tool. It is asked once about each
+// call, by whichever ways the terminal has joined, and a call that it denies does not reach the
+// tool's provider.
 func TestTerminalToolGates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -294,14 +302,16 @@ func TestTerminalToolGates(t *testing.T) {
 			session := x.session()
 			toolbox := h.bindProvider(session, "toolbox", "greet_all,steps_all")
 			x.greets("greet_all", "Ann") // it has come
-			p := g.guard(session, rules(message{"match": message{"tool": "steps_all"}, "action": "gate",
-				"gateId": "no-steps"}))
+			p := g.guard(session,
+				rules(message{"match": message{"tool": "steps_all"}, "action": "gate",
+					"gateId": "no-steps"}))
 
 			x.enter(`call:steps_all {"far": 1.0}`)
 			p.deny("Nobody walks on Fridays.")
 			x.waitScreen("Nobody walks on Fridays.", ready)
 			x.enter(`call:steps_all {"far": 2.0}`)
-			p.send(message{"type": "gate.result", "callId": p.next("gate.check")["callId"], "decision": "allow"})
+			p.send(message{"type": "gate.result", "callId": p.next("gate.check")["callId"],
+				"decision": "allow"})
 			x.waitScreen("walked", ready)
 			toolbox.expect("called steps_all")
 			if calls, _ := toolbox.matches("called steps_all"); len(calls) != 1 {
@@ -323,7 +333,8 @@ func (x *terminal) made(name string, want bool) {
 	}
 }
 
-// TestTerminalGatewayFails has a gateway that hangs, dies and comes back, while a terminal with hooks alone goes on.
+// TestTerminalGatewayFails has a gateway that hangs, dies and comes back, while a terminal with
+// hooks alone goes on.
 func TestTerminalGatewayFails(t *testing.T) {
 	t.Parallel()
 	for without, runs := range map[string]bool{"allow": true, "deny": false} {
@@ -333,7 +344,8 @@ func TestTerminalGatewayFails(t *testing.T) {
 			if err := os.MkdirAll(h.path(".config", "tapgw"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			h.put(".config/tapgw/tapgw.toml", fmt.Sprintf("[terminals]\nwithout_gateway = %q\n", without))
+			h.put(".config/tapgw/tapgw.toml", fmt.Sprintf("[terminals]\nwithout_gateway = %q\n",
+				without))
 			g := h.serve()
 			h.install("--hooks")
 			x := h.terminals(model(t, scriptmodel.Calls), 1).open("work")
@@ -351,7 +363,8 @@ func TestTerminalGatewayFails(t *testing.T) {
 			x.say(touch("thawed"), "made 42 in thawed")
 
 			g.kill()
-			x.say(touch("alone"), map[bool]string{true: "made 42 in alone", false: "without_gateway"}[runs])
+			x.say(touch("alone"), map[bool]string{true: "made 42 in alone",
+				false: "without_gateway"}[runs])
 			x.made("alone", runs)
 
 			// It is the same session for the next gateway, and its gates are asked again.
@@ -369,7 +382,8 @@ func TestTerminalGatewayFails(t *testing.T) {
 	}
 }
 
-// TestTerminalProgramGone has hooks of a tapgw that is deleted while a terminal runs. The CLI's own calls go on.
+// TestTerminalProgramGone has hooks of a tapgw that is deleted while a terminal runs. The CLI's own
+// calls go on.
 func TestTerminalProgramGone(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -381,7 +395,8 @@ func TestTerminalProgramGone(t *testing.T) {
 	if err := os.WriteFile(program, data, 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	if out, err := h.command(nil, program, "install", "copilot", "--hooks").CombinedOutput(); err != nil {
+	if out, err := h.command(nil, program, "install", "copilot",
+		"--hooks").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	g := h.serve()
@@ -395,7 +410,8 @@ func TestTerminalProgramGone(t *testing.T) {
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}
-	x.say(`call:bash {"command": "touch alone && echo made $((6*7))", "description": "touches"}`, "made 42")
+	x.say(`call:bash {"command": "touch alone && echo made $((6*7))", "description": "touches"}`,
+		"made 42")
 	x.made("alone", true)
 	x.made("forbidden", false)
 }
@@ -406,7 +422,8 @@ func (g *gateway) guard(session string, rules message) *peer {
 	p := g.connect()
 	p.send(message{"type": "auth", "token": g.home.read(".provider-token")})
 	p.next("sessions")
-	p.send(with(message{"type": "hello", "name": "guard", "protocolVersion": 2, "session": session}, rules))
+	p.send(with(message{"type": "hello", "name": "guard", "protocolVersion": 2, "session": session},
+		rules))
 	p.next("hello.ack")
 	return p
 }
@@ -414,6 +431,6 @@ func (g *gateway) guard(session string, rules message) *peer {
 // deny denies the call that a gate is asked about next.
 func (c *peer) deny(reason string) {
 	c.t.Helper()
-	c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
-		"reason": reason})
+	c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"],
+		"decision": "deny", "reason": reason})
 }

@@ -13,7 +13,8 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// tree is each record below the kind of its parent, or the parent's id if there is no record of that.
+// tree is each record below the kind of its parent, or the parent's id if there is no record of
+// that.
 func tree(records []adminapi.Record) (list []string) {
 	kinds := map[string]string{"": "nothing"}
 	for _, r := range records {
@@ -30,13 +31,13 @@ func tree(records []adminapi.Record) (list []string) {
 	return list
 }
 
-// One delivery of a webhook is one trace, from the request over the turn to the provider, in the records of a gateway
-// that exports nothing: in a session without a model, and on the real runtime.
+// One delivery of a webhook is one trace, from the request over the turn to the provider, in the
+// records of a gateway that exports nothing: in a session without a model, and on the real runtime.
 func TestTraceFromAWebhookToAProvider(t *testing.T) {
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	want := []string{
-		"call greet below turn", "gate greet below turn", "push delivered below source", "push queued below source",
-		"source  below 00f067aa0ba902b7", "turn  below push",
+		"call greet below turn", "gate greet below turn", "push delivered below source",
+		"push queued below source", "source  below 00f067aa0ba902b7", "turn  below push",
 	}
 	for _, host := range []string{"local", "copilot"} {
 		t.Run(host, func(t *testing.T) {
@@ -59,7 +60,8 @@ func TestTraceFromAWebhookToAProvider(t *testing.T) {
 			p.send(message{"type": "hooks.update", "requestId": "rules", "onPreToolUse": []message{
 				{"match": message{"tool": "greet"}, "action": "gate", "gateId": "g"}}})
 			p.next("ack")
-			eventually(t, patience, func() error { // the file is read, and the source has its session
+			// the file is read, and the source has its session
+			eventually(t, patience, func() error {
 				got := g.deliver("ci", ciSecret, `{"do":"call:greet {}"}`,
 					"Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
 				if got != http.StatusAccepted {
@@ -68,12 +70,14 @@ func TestTraceFromAWebhookToAProvider(t *testing.T) {
 				return nil
 			})
 			gate := p.next("gate.check")
-			p.send(message{"type": "gate.result", "callId": gate["callId"], "gateId": "g", "decision": "allow"})
+			p.send(message{"type": "gate.result", "callId": gate["callId"], "gateId": "g",
+				"decision": "allow"})
 			call := p.next("tool.call")
 			p.send(message{"type": "tool.result", "id": call["id"], "data": "hello"})
 			for _, m := range []message{gate, call} {
 				if text, _ := m["traceparent"].(string); !strings.Contains(text, trace) {
-					t.Errorf("the provider was told %q in %s, want the trace %s", text, m["type"], trace)
+					t.Errorf("the provider was told %q in %s, want the trace %s", text, m["type"],
+						trace)
 				}
 			}
 			h.waitIdle(session)
@@ -83,12 +87,14 @@ func TestTraceFromAWebhookToAProvider(t *testing.T) {
 				below[1] = "gate greet below call" // the runtime asks before it calls
 			}
 			if got := tree(list); !slices.Equal(got, below) {
-				t.Errorf("the trace has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(below, "\n"))
+				t.Errorf("the trace has\n%s\nwant\n%s", strings.Join(got, "\n"),
+					strings.Join(below, "\n"))
 			}
 			table := h.tapctl("records", "--trace", trace)
 			for _, line := range []string{" source ", " · push ", " · · turn ", " · · · call "} {
 				if !strings.Contains(table, line) {
-					t.Errorf("the trace is shown as\n%s\nwant %q, below what it is part of", table, line)
+					t.Errorf("the trace is shown as\n%s\nwant %q, below what it is part of", table,
+						line)
 				}
 			}
 		})

@@ -24,7 +24,8 @@ func TestShellOpensItsOwnSessionOnly(t *testing.T) {
 	h := newHome(t)
 	m := model(t, scriptmodel.Calls)
 	config := h.path("tapgw.toml")
-	if err := os.WriteFile(config, []byte("[copilot.permissions]\nshell = \"allow\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("[copilot.permissions]\nshell = \"allow\"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.serve("--config", config)
@@ -55,26 +56,30 @@ func TestShellOpensItsOwnSessionOnly(t *testing.T) {
 	tokens := map[string]bool{}
 	for i, own := range sessions {
 		other := sessions[1-i]
-		said := in(own, fmt.Sprintf("echo token $TAP_PROVIDER_TOKEN.; %s=trespass %s %s %s", programVariable,
-			self, other, own))
-		for _, want := range []string{other + ": INVALID_SESSION", "all: UNAUTHORIZED", own + ": bound"} {
+		said := in(own, fmt.Sprintf("echo token $TAP_PROVIDER_TOKEN.; %s=trespass %s %s %s",
+			programVariable, self, other, own))
+		for _, want := range []string{other + ": INVALID_SESSION", "all: UNAUTHORIZED",
+			own + ": bound"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the shell of %s says %q, want %q", own, said, want)
 			}
 		}
 		_, token, _ := strings.Cut(said, "token ")
 		token, _, _ = strings.Cut(token, ".")
-		if tokens[token] || token == "" || token == h.read(".provider-token") || token == h.read(".admin-token") {
+		if tokens[token] || token == "" || token == h.read(".provider-token") ||
+			token == h.read(".admin-token") {
 			t.Errorf("the shell of %s has the token %q, want a token of its own", own, token)
 		}
 		tokens[token] = true
 		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.runtime()))
 		if err != nil || strings.Contains(string(environment), "TAP_PROVIDER_TOKEN") ||
 			!strings.Contains(string(environment), "TAP_GATEWAY_URL=") {
-			t.Errorf("the runtime's environment: %q, %v, want TAP_GATEWAY_URL and no token in it", environment, err)
+			t.Errorf("the runtime's environment: %q, %v, want TAP_GATEWAY_URL and no token in it",
+				environment, err)
 		}
 		h.tapctl("sessions", "stop", other)
-		if said := in(own, fmt.Sprintf("%s=trespass %s %s", programVariable, self, own)); !strings.Contains(
+		if said := in(own, fmt.Sprintf("%s=trespass %s %s", programVariable, self,
+			own)); !strings.Contains(
 			said, own+": bound") {
 			t.Errorf("with the other session gone: %q, want %q in it", said, own+": bound")
 		}

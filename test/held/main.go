@@ -3,9 +3,9 @@
 //
 //	go run ./test/held KIND COMMAND [ARGUMENT…]
 //
-// KIND is what listens: gateway (another user's gateway, on both loopbacks), squatter (accepts every
-// WebSocket, on [::1] only), web (a web server with a page for every request) or silent (accepts
-// connections and never answers).
+// KIND is what listens: gateway (another user's gateway, on both loopbacks), squatter (accepts
+// every WebSocket, on [::1] only), web (a web server with a page for every request) or silent
+// (accepts connections and never answers).
 package main
 
 import (
@@ -93,7 +93,9 @@ func serveGateway() (end func(), err error) {
 	}, nil
 }
 
-func listen(addresses []string, heard *heardTokens, serve func(net.Listener) error) (end func(), err error) {
+func listen(
+	addresses []string, heard *heardTokens, serve func(net.Listener) error,
+) (end func(), err error) {
 	var serving sync.WaitGroup
 	var listeners []net.Listener
 	end = func() {
@@ -114,8 +116,8 @@ func listen(addresses []string, heard *heardTokens, serve func(net.Listener) err
 	return end, nil
 }
 
-// acceptAll accepts a WebSocket and reads its frames. They are masked, so listener can't find tokens in
-// their bytes.
+// acceptAll accepts a WebSocket and reads its frames. They are masked, so listener can't find
+// tokens in their bytes.
 func (h *heardTokens) acceptAll(w http.ResponseWriter, r *http.Request) {
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	for err == nil {

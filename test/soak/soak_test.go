@@ -43,7 +43,8 @@ func serve(t *testing.T) *process {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "tapgw")
-	if out, err := exec.Command("go", "build", "-o", binary, "tapgw/cmd/tapgw").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary,
+		"tapgw/cmd/tapgw").CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
 	home := filepath.Join(dir, "home")
@@ -63,7 +64,8 @@ func serve(t *testing.T) *process {
 		t.Fatalf("waiting for the URL: %v", err)
 	}
 	p := &process{cmd: cmd, url: strings.TrimSpace(line)}
-	for file, to := range map[string]*string{".provider-token": &p.token, ".admin-token": &p.admin} {
+	for file, to := range map[string]*string{".provider-token": &p.token,
+		".admin-token": &p.admin} {
 		b, err := os.ReadFile(filepath.Join(home, "extensions", "tap", file))
 		if err != nil {
 			t.Fatal(err)
@@ -75,8 +77,8 @@ func serve(t *testing.T) *process {
 
 func (p *process) api(t *testing.T, method, path, body string, into any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http"+strings.TrimPrefix(p.url, "ws")+"/api/v1/"+path,
-		strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method,
+		"http"+strings.TrimPrefix(p.url, "ws")+"/api/v1/"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +126,8 @@ func (p *process) cycle(ctx context.Context, session string, worker, n int) erro
 		return err
 	}
 	defer func() { _ = c.CloseNow() }()
-	if err := c.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"type":"auth","token":%q}`, p.token)); err != nil {
+	if err := c.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"type":"auth","token":%q}`,
+		p.token)); err != nil {
 		return err
 	}
 	for {
@@ -159,7 +162,8 @@ func (p *process) cycle(ctx context.Context, session string, worker, n int) erro
 				_, err = w.Write([]byte(`{"type":"push","level":"keep",`))
 				return err
 			}
-			return c.Write(ctx, websocket.MessageText, []byte(`{"type":"push","level":"keep","event":"bye"}`))
+			return c.Write(ctx, websocket.MessageText,
+				[]byte(`{"type":"push","level":"keep","event":"bye"}`))
 		}
 	}
 }

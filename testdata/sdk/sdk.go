@@ -1,5 +1,5 @@
-// Package sdk holds the scenarios that every provider SDK plays, so that programs can embed them. README.md explains
-// their format.
+// Package sdk holds the scenarios that every provider SDK plays, so that programs can embed them.
+// README.md explains their format.
 package sdk
 
 import "embed"

@@ -101,7 +101,9 @@ func addFile(c *workspace.Change, f *patch.File) error {
 }
 
 // moveFile writes the new text to the new path, and deletes the old file unless it is copied.
-func moveFile(ctx context.Context, edits *workspace.Edits, c *workspace.Change, f *patch.File, now string) error {
+func moveFile(
+	ctx context.Context, edits *workspace.Edits, c *workspace.Change, f *patch.File, now string,
+) error {
 	to, err := edits.At(ctx, f.Target)
 	switch {
 	case err != nil:

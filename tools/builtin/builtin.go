@@ -80,7 +80,8 @@ func All() []*tools.Tool { return slices.Clone(builtinTools()) }
 // files returns the access to the workspace's files, and to other files if the policy allows it.
 func (e *access) files() workspace.Files {
 	return workspace.Files{
-		Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets,
+		Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources,
+		Secrets: e.Secrets,
 	}
 }
 

@@ -12,7 +12,8 @@ type createDirectoryIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "create_directory",
-	Description: "Create a directory and the directories that lead to it. One that exists is left as it is. " +
+	Description: "Create a directory and the directories that lead to it. One that exists is " +
+		"left as it is. " +
 		"create_file makes the directories that it needs by itself.",
 	Kind: tools.Edit,
 }, createDirectory)

@@ -15,7 +15,8 @@ type createFileIn struct {
 // arguments than its schema names.
 var _ = add(&tools.Tool{
 	Name: "create_file",
-	Description: "Create a file with the given text, and the directories that lead to it. A file that exists is " +
+	Description: "Create a file with the given text, and the directories that lead to it. A file " +
+		"that exists is " +
 		"replaced: to change a part of it, use replace_string_in_file or apply_patch.",
 	Kind: tools.Edit,
 }, createFile, allowsExtra)

@@ -14,7 +14,9 @@ import (
 
 // write replaces the content of a file. If there is an Edit and another program writes the file
 // while it runs, the file is read again, so that Edit has seen the replaced content.
-func (e *access) write(ctx context.Context, at *workspace.Place, content string) (tools.Result, error) {
+func (e *access) write(
+	ctx context.Context, at *workspace.Place, content string,
+) (tools.Result, error) {
 	for {
 		c := &workspace.Change{At: at, Any: true, Now: &content}
 		if e.Edit != nil {
@@ -25,7 +27,8 @@ func (e *access) write(ctx context.Context, at *workspace.Place, content string)
 		err := e.commit(ctx, []*workspace.Change{c})
 		if err == nil {
 			var res tools.Result
-			e.recordWrite(&res, tools.Written{Path: at.Path, Content: content, Created: c.Created}, at.Name)
+			e.recordWrite(&res, tools.Written{Path: at.Path, Content: content, Created: c.Created},
+				at.Name)
 			return res, nil
 		}
 		if !errors.Is(err, workspace.ErrChanged) || ctx.Err() != nil {
@@ -53,7 +56,9 @@ func readBefore(c *workspace.Change) error {
 // edit changes all of several files, or leaves all as they are. prepare sets the new content of
 // each file. It runs again if another program wrote one of the files in the meantime, so that no
 // unseen content is overwritten.
-func (e *access) edit(ctx context.Context, prepare func(*workspace.Edits) error) (tools.Result, error) {
+func (e *access) edit(
+	ctx context.Context, prepare func(*workspace.Edits) error,
+) (tools.Result, error) {
 	for {
 		edits := e.files().Edits()
 		err := prepare(edits)
@@ -86,7 +91,8 @@ func (e *access) commitEdits(ctx context.Context, edits *workspace.Edits) (tools
 			res.Parts = append(res.Parts, "Deleted "+c.At.Name+".")
 			continue
 		}
-		e.recordWrite(&res, tools.Written{Path: c.At.Path, Content: *c.Now, Created: c.Created}, c.At.Name)
+		e.recordWrite(&res, tools.Written{Path: c.At.Path, Content: *c.Now, Created: c.Created},
+			c.At.Name)
 	}
 	return res, nil
 }

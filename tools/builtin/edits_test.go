@@ -53,11 +53,15 @@ func TestEditIsAnnounced(t *testing.T) {
 		in   args
 		want string
 	}{
-		{"create_file", args{"filePath": "new/x", "content": "n"}, `new/x - "n" ----------|done <nil>`},
-		{"create_file", args{"filePath": "x", "content": "n"}, `x "old\n" "n" -rw-r-----|done <nil>`},
+		{"create_file", args{"filePath": "new/x", "content": "n"},
+			`new/x - "n" ----------|done <nil>`},
+		{"create_file", args{"filePath": "x", "content": "n"},
+			`x "old\n" "n" -rw-r-----|done <nil>`},
 		{"create_file", args{"filePath": "x", "content": "old\n"}, ``},
-		{"insert_edit_into_file", args{"filePath": "link", "code": "n"}, `link "old\n" "n" -rw-r-----|done <nil>`},
-		{"replace_string_in_file", args{"filePath": "x", "oldString": "ol", "newString": "b", "explanation": ""},
+		{"insert_edit_into_file", args{"filePath": "link", "code": "n"},
+			`link "old\n" "n" -rw-r-----|done <nil>`},
+		{"replace_string_in_file", args{"filePath": "x", "oldString": "ol", "newString": "b",
+			"explanation": ""},
 			`x "old\n" "bd\n" -rw-r-----|done <nil>`},
 		{"apply_patch", args{"explanation": "",
 			"input": "*** Begin Patch\n*** Update File: x\n*** Move to: y\n@@\n-old\n+new\n*** End Patch"},
@@ -85,7 +89,8 @@ func TestEditIsAnnounced(t *testing.T) {
 					t.Errorf("%s %v refused: error %v, want %v in it", tt.tool, tt.in, err, refuse)
 				}
 				if data, err := os.ReadFile(filepath.Join(env.Root, "x")); string(data) != "old\n" {
-					t.Errorf("%s %v refused: x holds %q, %v, want %q", tt.tool, tt.in, data, err, "old\n")
+					t.Errorf("%s %v refused: x holds %q, %v, want %q", tt.tool, tt.in, data, err,
+						"old\n")
 				}
 			}
 			if got != want {
@@ -98,13 +103,15 @@ func TestEditIsAnnounced(t *testing.T) {
 // A file that changes while a person is asked is announced again with what it holds then.
 func TestEditIsAnnouncedAgain(t *testing.T) {
 	for tool, in := range map[string]args{
-		"create_file":            {"filePath": "x", "content": "now"},
-		"replace_string_in_file": {"filePath": "x", "oldString": "a", "newString": "A", "explanation": ""},
+		"create_file": {"filePath": "x", "content": "now"},
+		"replace_string_in_file": {"filePath": "x", "oldString": "a", "newString": "A",
+			"explanation": ""},
 	} {
 		env := space(t, files{"x": "a"})
 		a := &announcer{}
 		a.before = func() {
-			if err := os.WriteFile(filepath.Join(env.Root, "x"), []byte("a, the user's"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(env.Root, "x"), []byte("a, the user's"),
+				0o600); err != nil {
 				t.Error(err)
 			}
 		}
@@ -112,7 +119,8 @@ func TestEditIsAnnouncedAgain(t *testing.T) {
 		if _, err := call(t, env, tool, in); err != nil {
 			t.Errorf("%s: %v", tool, err)
 		}
-		if len(a.log) != 4 || !strings.HasPrefix(a.log[2], `x "a, the user's" `) || a.log[3] != "done <nil>" {
+		if len(a.log) != 4 || !strings.HasPrefix(a.log[2], `x "a, the user's" `) ||
+			a.log[3] != "done <nil>" {
 			t.Errorf("%s: announced %q, want a second time with the user's text", tool, a.log)
 		}
 	}
@@ -126,7 +134,8 @@ func TestEditOfLargeFile(t *testing.T) {
 	if _, err := call(t, env, "create_file", args{"filePath": "x", "content": "n"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := a.log[0], `x - "n" -rw`; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " too large") {
+	if got, want := a.log[0], `x - "n" -rw`; !strings.HasPrefix(got, want) ||
+		!strings.HasSuffix(got, " too large") {
 		t.Errorf("announced %q, want %q and too large", got, want)
 	}
 }

@@ -148,7 +148,8 @@ func runTools(t *testing.T, tool string, tests []toolTest) {
 func checkWritten(t *testing.T, env *tools.Env, res tools.Result, synced map[string]string) {
 	t.Helper()
 	if len(res.Written) != len(synced) {
-		t.Errorf("%d files were written, %d synced, want the same number", len(res.Written), len(synced))
+		t.Errorf("%d files were written, %d synced, want the same number", len(res.Written),
+			len(synced))
 	}
 	for _, w := range res.Written {
 		data, err := os.ReadFile(w.Path)

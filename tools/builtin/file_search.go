@@ -21,8 +21,10 @@ type fileSearchIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "file_search",
-	Description: "Find files in the workspace by name or path. Files that .gitignore leaves out are not found, " +
-		"hidden ones are. A query that is no pattern finds capitals too if it has none. The paths are relative to " +
+	Description: "Find files in the workspace by name or path. Files that .gitignore leaves out " +
+		"are not found, " +
+		"hidden ones are. A query that is no pattern finds capitals too if it has none. The " +
+		"paths are relative to " +
 		"the workspace.",
 	Kind: tools.Read,
 }, fileSearch)
@@ -83,7 +85,8 @@ func fileSearch(ctx context.Context, env *access, in fileSearchIn) (tools.Result
 		b.WriteString(m.path + "\n")
 	}
 	if len(matches) > show {
-		fmt.Fprintf(&b, "[%d of %d files: narrow the query, or ask for more with maxResults (up to %d)]\n",
+		fmt.Fprintf(&b,
+			"[%d of %d files: narrow the query, or ask for more with maxResults (up to %d)]\n",
 			show, len(matches), maxResults)
 	}
 	return textResult(strings.TrimSuffix(b.String(), "\n")), nil
@@ -123,10 +126,12 @@ func (e *access) relativePattern(p string) (string, error) {
 	case strings.ContainsRune(p, 0):
 		return "", fmt.Errorf("%q is no pattern: it has a NUL in it", p)
 	case filepath.IsAbs(p) && !strings.HasPrefix(p, "/**"):
-		if rel, ok := strings.CutPrefix(p, filepath.Clean(e.Root)); ok && (rel == "" || rel[0] == '/') {
+		if rel, ok := strings.CutPrefix(p, filepath.Clean(e.Root)); ok &&
+			(rel == "" || rel[0] == '/') {
 			return cmp.Or(rel, "."), nil
 		}
-		return "", fmt.Errorf("%s is outside the workspace %s: only files in it are searched", p, e.Root)
+		return "", fmt.Errorf("%s is outside the workspace %s: only files in it are searched", p,
+			e.Root)
 	case p == ".." || strings.HasPrefix(p, "../") || strings.Contains(p, "/../"):
 		return "", fmt.Errorf("%s leads out of the workspace: only files in it are searched", p)
 	}

@@ -15,7 +15,8 @@ type findTestFilesIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "find_test_files",
-	Description: "Find the tests of source files, or the sources that tests are of, by the naming conventions of " +
+	Description: "Find the tests of source files, or the sources that tests are of, by the " +
+		"naming conventions of " +
 		"Go, Python, JavaScript, TypeScript, Java, Kotlin, Rust, C#, Ruby and others.",
 	Kind: tools.Read,
 }, findTestFiles)
@@ -54,7 +55,8 @@ func findTestFiles(ctx context.Context, env *access, in findTestFilesIn) (tools.
 		case len(found) == 0 && isTest:
 			return at.Name + ": no source of this name was found.", nil
 		case len(found) == 0:
-			return fmt.Sprintf("%s: no test of it was found. By convention it is %s.", at.Name, convention), nil
+			return fmt.Sprintf("%s: no test of it was found. By convention it is %s.", at.Name,
+				convention), nil
 		}
 		return fmt.Sprintf("%s: %s:\n  %s", at.Name, what, strings.Join(found, "\n  ")), nil
 	})

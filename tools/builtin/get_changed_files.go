@@ -18,7 +18,8 @@ type getChangedFilesIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "get_changed_files",
-	Description: "List the files that are staged, changed, untracked or in conflict in git, and the changes " +
+	Description: "List the files that are staged, changed, untracked or in conflict in git, and " +
+		"the changes " +
 		"themselves if wanted.",
 	Kind: tools.Read,
 }, getChangedFiles)
@@ -57,7 +58,8 @@ func getChangedFiles(ctx context.Context, env *access, in getChangedFilesIn) (to
 		{"unstaged", "Conflicts", state.Conflicts},
 		{"untracked", "Untracked files", state.Untracked},
 	} {
-		if wanted := in.SourceControlState; wanted != "" && wanted != "all" && wanted != s.state || len(s.files) == 0 {
+		if wanted := in.SourceControlState; wanted != "" && wanted != "all" && wanted != s.state ||
+			len(s.files) == 0 {
 			continue
 		}
 		part := "## " + s.title + "\n" + fileList(at.Name, s.files)
@@ -104,5 +106,6 @@ func cutDiff(diff string) string {
 		end = maxDiff
 	}
 	return diff[:end] +
-		fmt.Sprintf("\n[%d more bytes of this patch: name a directory in repositoryPath]", len(diff)-end)
+		fmt.Sprintf("\n[%d more bytes of this patch: name a directory in repositoryPath]",
+			len(diff)-end)
 }

@@ -17,7 +17,8 @@ type getDocInfoIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "get_doc_info",
-	Description: "Say in brief what is in files: language, size, the comment that introduces each, and its " +
+	Description: "Say in brief what is in files: language, size, the comment that introduces " +
+		"each, and its " +
 		"declarations with their line numbers. It costs much less than reading them.",
 	Kind: tools.Read,
 }, getDocInfo)
@@ -51,8 +52,8 @@ func docInfo(name, source string) string {
 		lines++
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n%s, %d lines, %d bytes", name, cmp.Or(outline.Language(name), "unknown language"), lines,
-		len(source))
+	fmt.Fprintf(&b, "## %s\n%s, %d lines, %d bytes", name,
+		cmp.Or(outline.Language(name), "unknown language"), lines, len(source))
 	for _, trait := range []struct {
 		has  bool
 		what string
@@ -74,10 +75,12 @@ func docInfo(name, source string) string {
 		b.WriteByte('\n')
 	}
 	for _, s := range o.Symbols[:min(len(o.Symbols), maxSymbols)] {
-		fmt.Fprintf(&b, "\n%s%d: %s", strings.Repeat("  ", min(s.Depth, 8)), s.Line, brief(s.Text, maxSymbol))
+		fmt.Fprintf(&b, "\n%s%d: %s", strings.Repeat("  ", min(s.Depth, 8)), s.Line,
+			brief(s.Text, maxSymbol))
 	}
 	if n := len(o.Symbols) - maxSymbols; n > 0 {
-		fmt.Fprintf(&b, "\n[%d more declarations: read the file from line %d]", n, o.Symbols[maxSymbols].Line)
+		fmt.Fprintf(&b, "\n[%d more declarations: read the file from line %d]", n,
+			o.Symbols[maxSymbols].Line)
 	}
 	return b.String()
 }

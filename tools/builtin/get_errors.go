@@ -19,9 +19,11 @@ type getErrorsIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "get_errors",
-	Description: "Tell compile errors and warnings in source files, as an editor would show them. Use it after " +
+	Description: "Tell compile errors and warnings in source files, as an editor would show " +
+		"them. Use it after " +
 		"editing. " +
-		"Language servers are asked where they are installed, compilers otherwise; the answer says which.",
+		"Language servers are asked where they are installed, compilers otherwise; the " +
+		"answer says which.",
 	Kind: tools.Read,
 }, getErrors)
 
@@ -66,7 +68,9 @@ func getErrors(ctx context.Context, env *access, in getErrorsIn) (tools.Result, 
 // changedSources lists the source files that git reports as changed. It lists all source files if
 // git reports no changes or the workspace is no repository.
 func changedSources(ctx context.Context, w code.Workspace) (names []string) {
-	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !w.Checkable(name) })
+	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool {
+		return !w.Checkable(name)
+	})
 	dir, err := gitstate.Open(ctx, w.Tree.Dir, w.Tree.Dir)
 	if err != nil {
 		return all
@@ -76,7 +80,8 @@ func changedSources(ctx context.Context, w code.Workspace) (names []string) {
 	if err != nil {
 		return all
 	}
-	for _, entry := range slices.Concat(state.Staged, state.Unstaged, state.Untracked, state.Conflicts) {
+	for _, entry := range slices.Concat(state.Staged, state.Unstaged, state.Untracked,
+		state.Conflicts) {
 		plain, _, _ := strings.Cut(entry, " (") // without git's note about it
 		_, renamed, _ := strings.Cut(entry, " -> ")
 		for _, name := range []string{entry, plain, renamed} {

@@ -13,7 +13,8 @@ type getLibraryDocsIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "get_library_docs",
-	Description: "Get documentation of a library: the parts that fit a query, up to 4,000 characters. Call " +
+	Description: "Get documentation of a library: the parts that fit a query, up to 4,000 " +
+		"characters. Call " +
 		"resolve_library_id first to find the library's ID. " +
 		"What is not on hand is looked up at Context7.",
 	Kind: tools.Web,

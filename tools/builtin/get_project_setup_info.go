@@ -16,22 +16,26 @@ type getProjectSetupInfoIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "get_project_setup_info",
-	Description: "Say what kinds of project are in the workspace and with which commands they are installed, built, " +
-		"tested, run and checked, told from their files. Of a kind that is not there it says how one is begun.",
+	Description: "Say what kinds of project are in the workspace and with which commands they " +
+		"are installed, built, " +
+		"tested, run and checked, told from their files. Of a kind that is not there it says how " +
+		"one is begun.",
 	Kind: tools.Read,
 }, getProjectSetupInfo)
 
 // otherNames maps other names of a kind to the one that package project knows.
 var otherNames = map[string]string{
-	"golang": "go", "javascript": "node", "typescript": "node", "js": "node", "ts": "node", "npm": "node",
-	"nodejs": "node", "node.js": "node", "react": "node",
-	"py": "python", "cargo": "rust", "java": "maven", "kotlin": "gradle", "c#": "dotnet", "csharp": "dotnet",
-	".net": "dotnet", "c++": "cmake", "c": "cmake",
-	"flutter": "dart", "rails": "ruby", "composer": "php", "makefile": "make", "compose": "docker", "": "any",
-	"all": "any", "auto": "any",
+	"golang": "go", "javascript": "node", "typescript": "node", "js": "node", "ts": "node",
+	"npm": "node", "nodejs": "node", "node.js": "node", "react": "node",
+	"py": "python", "cargo": "rust", "java": "maven", "kotlin": "gradle", "c#": "dotnet",
+	"csharp": "dotnet", ".net": "dotnet", "c++": "cmake", "c": "cmake",
+	"flutter": "dart", "rails": "ruby", "composer": "php", "makefile": "make", "compose": "docker",
+	"": "any", "all": "any", "auto": "any",
 }
 
-func getProjectSetupInfo(ctx context.Context, env *access, in getProjectSetupInfoIn) (tools.Result, error) {
+func getProjectSetupInfo(
+	ctx context.Context, env *access, in getProjectSetupInfoIn,
+) (tools.Result, error) {
 	wanted := strings.ToLower(strings.TrimSpace(in.ProjectType))
 	if other, ok := otherNames[wanted]; ok {
 		wanted = other
@@ -69,7 +73,8 @@ func getProjectSetupInfo(ctx context.Context, env *access, in getProjectSetupInf
 		known := strings.Join(project.Kinds(), ", ")
 		return textResult("No project was recognised by its files. Known are: " + known + "."), nil
 	}
-	answer := fmt.Sprintf("There is no %s project here. One is begun with: %s", wanted, project.Start(wanted))
+	answer := fmt.Sprintf("There is no %s project here. One is begun with: %s", wanted,
+		project.Start(wanted))
 	if len(others) > 0 {
 		answer += "\nWhat is here: " + strings.Join(others, ", ") + "."
 	}

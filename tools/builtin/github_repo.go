@@ -24,7 +24,8 @@ type githubRepoIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "github_repo",
-	Description: "Search the code of a GitHub repository, at the tip of its default branch. The result has the files " +
+	Description: "Search the code of a GitHub repository, at the tip of its default branch. The " +
+		"result has the files " +
 		"and the lines around what was found. It runs with the user's sign-in of the GitHub CLI.",
 	Kind:    tools.Web,
 	Consent: true, // the user's sign-in reads private repositories
@@ -40,15 +41,18 @@ var repoName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$`)
 
 func githubRepo(ctx context.Context, env *access, in githubRepoIn) (tools.Result, error) {
 	if !repoName.MatchString(in.Repo) {
-		return tools.Result{}, fmt.Errorf("%.80q is not a repository: write it as owner/name", in.Repo)
+		return tools.Result{}, fmt.Errorf("%.80q is not a repository: write it as owner/name",
+			in.Repo)
 	}
 	if strings.TrimSpace(in.Query) == "" {
 		return tools.Result{}, errors.New("query is empty: name words of the code to find")
 	}
 	gh, err := program.Find("gh", env.Root)
 	if errors.Is(err, exec.ErrNotFound) {
-		return tools.Result{}, errors.New("searching GitHub needs its CLI: the user can install gh and sign in with: " +
-			"gh auth login")
+		return tools.Result{},
+			errors.New(
+				"searching GitHub needs its CLI: the user can install gh and sign in with: " +
+					"gh auth login")
 	}
 	if err != nil {
 		return tools.Result{}, err
@@ -56,8 +60,10 @@ func githubRepo(ctx context.Context, env *access, in githubRepoIn) (tools.Result
 	stdout, stderr := shell.Output{Max: maxCodeAnswer}, shell.Output{Max: 2000}
 	exit, err := shell.Run(ctx, shell.Command{
 		Args: []string{
-			gh, "api", "--method", "GET", "search/code", "-H", "Accept: application/vnd.github.text-match+json",
-			"-f", "q=" + in.Query + " repo:" + in.Repo, "-f", fmt.Sprintf("per_page=%d", maxCodeFiles),
+			gh, "api", "--method", "GET", "search/code", "-H",
+			"Accept: application/vnd.github.text-match+json",
+			"-f", "q=" + in.Query + " repo:" + in.Repo, "-f",
+			fmt.Sprintf("per_page=%d", maxCodeFiles),
 		},
 		Dir: program.Dir, Env: ghEnviron(env.Root), Stdout: &stdout, Stderr: &stderr,
 	})
@@ -78,7 +84,8 @@ func githubRepo(ctx context.Context, env *access, in githubRepoIn) (tools.Result
 // ghEnviron is the environment of gh, with the variables that sign it in.
 func ghEnviron(workspace string) []string {
 	env := program.Environ(workspace)
-	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"} {
+	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN",
+		"GITHUB_ENTERPRISE_TOKEN"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
@@ -98,8 +105,9 @@ type foundCode struct {
 // text formats the files and their fragments, as many as fit into maxCodeText.
 func (f foundCode) text(in githubRepoIn) string {
 	if len(f.Items) == 0 {
-		return fmt.Sprintf("Nothing in %s matches %q. GitHub's index has no forks without stars, no large files "+
-			"and only the default branch.", in.Repo, in.Query)
+		return fmt.Sprintf(
+			"Nothing in %s matches %q. GitHub's index has no forks without stars, no large files "+
+				"and only the default branch.", in.Repo, in.Query)
 	}
 	var b strings.Builder
 	shown := 0

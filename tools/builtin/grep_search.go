@@ -19,8 +19,10 @@ type grepSearchIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "grep_search",
-	Description: "Find a text or a regular expression in the workspace's files. Files that .gitignore leaves out, " +
-		"binary files and files over 16 MB are not searched, hidden ones are. A query in small letters finds " +
+	Description: "Find a text or a regular expression in the workspace's files. Files that " +
+		".gitignore leaves out, " +
+		"binary files and files over 16 MB are not searched, hidden ones are. A query in small " +
+		"letters finds " +
 		"capitals too. Each line of the answer is PATH:LINE: TEXT.",
 	Kind: tools.Read,
 }, grepSearch)
@@ -76,7 +78,8 @@ func foundText(found search.Found, show int) string {
 			more = "more than "
 		}
 		fmt.Fprintf(&b,
-			"[%d of %s%d lines, in %d files: narrow the query or includePattern, or ask for more with maxResults "+
+			"[%d of %s%d lines, in %d files: narrow the query or includePattern, or ask for more "+
+				"with maxResults "+
 				"(up to %d)]\n", show, more, n, files, maxResults)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

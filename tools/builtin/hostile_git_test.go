@@ -10,9 +10,9 @@ import (
 	"tapgw/tools"
 )
 
-// A repository that came whole, with its .git, leads no tool that uses git out of the workspace: not by its
-// configuration, its index, its links or a .git of another tree, and the environment does not either. The same counts
-// for a repository within the workspace.
+// A repository that came whole, with its .git, leads no tool that uses git out of the workspace:
+// not by its configuration, its index, its links or a .git of another tree, and the environment
+// does not either. The same counts for a repository within the workspace.
 func TestHostileRepositories(t *testing.T) {
 	for _, tree := range hostilegit.Trees(t) {
 		t.Run(tree.Name, func(t *testing.T) {
@@ -27,7 +27,8 @@ func TestHostileRepositories(t *testing.T) {
 				in   args
 			}{
 				{tree.Dir, args{"diffs": true}},
-				{filepath.Dir(tree.Dir), args{"diffs": true, "repositoryPath": filepath.Base(tree.Dir)}},
+				{filepath.Dir(tree.Dir),
+					args{"diffs": true, "repositoryPath": filepath.Base(tree.Dir)}},
 			} {
 				env := &tools.Env{Root: at.root, Home: t.TempDir()}
 				t.Cleanup(Close)
@@ -64,8 +65,8 @@ func TestChangedFilesHaveNoSecrets(t *testing.T) {
 	put(t, env, "a.txt", "new\n")
 	env.Secrets = []string{filepath.Join(env.Root, "tap")}
 	r, err := call(t, env, "get_changed_files", args{"diffs": true})
-	if text := r.Text(); err != nil || strings.Contains(text, "tap/") || strings.Contains(text, "adm-") ||
-		!strings.Contains(text, "+new") {
+	if text := r.Text(); err != nil || strings.Contains(text, "tap/") ||
+		strings.Contains(text, "adm-") || !strings.Contains(text, "+new") {
 		t.Errorf("got %q, %v, want a.txt's change and nothing of tap", text, err)
 	}
 }

@@ -7,11 +7,13 @@ import (
 )
 
 func TestFindTestFiles(t *testing.T) {
-	tree := files{"a/x.go": "", "a/x_test.go": "", "src/p.rs": "#[cfg(test)]\nmod tests {}\n", "README.md": "",
-		"py/m.py": "", ".gitignore": "gen\n", "gen/m_test.py": ""}
+	tree := files{"a/x.go": "", "a/x_test.go": "", "src/p.rs": "#[cfg(test)]\nmod tests {}\n",
+		"README.md": "", "py/m.py": "", ".gitignore": "gen\n", "gen/m_test.py": ""}
 	runTools(t, "find_test_files", []toolTest{
-		{"one", tree, args{"filePaths": []string{"a/x.go"}}, "a/x.go: tests:\n  a/x_test.go", "", nil},
-		{"back", tree, args{"filePaths": []string{"./a/x_test.go"}}, "a/x_test.go: sources:\n  a/x.go", "", nil},
+		{"one", tree, args{"filePaths": []string{"a/x.go"}}, "a/x.go: tests:\n  a/x_test.go", "",
+			nil},
+		{"back", tree, args{"filePaths": []string{"./a/x_test.go"}},
+			"a/x_test.go: sources:\n  a/x.go", "", nil},
 		{"in the file itself", tree, args{"filePaths": []string{"src/p.rs"}},
 			"src/p.rs: tests:\n  src/p.rs (#[cfg(test)] in the file itself)", "", nil},
 		{"none, and ignored ones don't count", tree, args{"filePaths": []string{"py/m.py"}},
@@ -20,29 +22,32 @@ func TestFindTestFiles(t *testing.T) {
 			"a/x.go: tests:\n  a/x_test.go\na/y.go does not exist", "", nil},
 		{"all are missing", tree, args{"filePaths": []string{"q.go", "README.md"}}, "",
 			"q.go does not exist; README.md: no conventions are known", nil},
-		{"none named", tree, args{"filePaths": []string{}}, "", "filePaths names 0 files: name 1 to 50", nil},
+		{"none named", tree, args{"filePaths": []string{}}, "",
+			"filePaths names 0 files: name 1 to 50", nil},
 	})
 }
 
 func TestGetDocInfo(t *testing.T) {
 	tree := files{
 		"x.go":    "// Package x is short.\npackage x\n\n// Do does.\nfunc Do(a int) error {\n\treturn nil\n}\n",
-		"crlf.py": "\uFEFFclass A:\r\n    def go(self):\r\n        pass", "bin": "\x00", "odd.xyz": "a\n", "empty": "",
-		"many.py": strings.Repeat("def f(): pass\n", maxSymbols+3),
+		"crlf.py": "\uFEFFclass A:\r\n    def go(self):\r\n        pass", "bin": "\x00",
+		"odd.xyz": "a\n", "empty": "", "many.py": strings.Repeat("def f(): pass\n", maxSymbols+3),
 	}
 	runTools(t, "get_doc_info", []toolTest{
 		{"Go", tree, args{"filePaths": []string{"x.go"}},
-			"## x.go\nGo, 7 lines, 83 bytes\n\nPackage x is short.\n\n5: func Do(a int) error", "", nil},
+			"## x.go\nGo, 7 lines, 83 bytes\n\nPackage x is short.\n\n5: func Do(a int) error", "",
+			nil},
 		{"traits", tree, args{"filePaths": []string{"crlf.py"}},
 			"## crlf.py\nPython, 3 lines, 44 bytes, BOM, CRLF, no newline at the end\n\n1: class A\n  2: def go(self)",
 			"", nil},
 		{"unknown, empty and binary", tree, args{"filePaths": []string{"odd.xyz", "empty", "bin"}},
 			"## odd.xyz\nunknown language, 1 lines, 2 bytes\n## empty\nunknown language, 0 lines, 0 bytes\nbin is a " +
 				"binary file of 1 bytes: it has no text to work on", "", nil},
-		{"many", tree, args{"filePaths": []string{"many.py"}}, "~\n[3 more declarations: read the file from line 81]",
-			"", nil},
+		{"many", tree, args{"filePaths": []string{"many.py"}},
+			"~\n[3 more declarations: read the file from line 81]", "", nil},
 		{"directory", tree, args{"filePaths": []string{"."}}, "", ". is a directory", nil},
-		{"none", tree, args{"filePaths": []string{}}, "", "filePaths names 0 files: name 1 to 50", nil},
+		{"none", tree, args{"filePaths": []string{}}, "", "filePaths names 0 files: name 1 to 50",
+			nil},
 	})
 }
 
@@ -53,11 +58,15 @@ func TestGetProjectSetupInfo(t *testing.T) {
 			"## go project m in .\nbuild: go build ./...\ntest: go test ./...\nvet: go vet ./...\n\n## make project " +
 				"in .\ntest: make test", "", nil},
 		{"one", tree, args{"projectType": "Golang"},
-			"## go project m in .\nbuild: go build ./...\ntest: go test ./...\nvet: go vet ./...", "", nil},
+			"## go project m in .\nbuild: go build ./...\ntest: go test ./...\nvet: go vet ./...",
+			"", nil},
 		{"not here", tree, args{"projectType": "rust"},
-			"There is no rust project here. One is begun with: cargo init\nWhat is here: go, make.", "", nil},
-		{"nothing here", files{"x": ""}, args{"projectType": "any"}, "~No project was recognised", "", nil},
-		{"no kind", tree, args{"projectType": "cobol"}, "", `no kind of project is called "cobol"`, nil},
+			"There is no rust project here. One is begun with: cargo init\nWhat is here: go, make.",
+			"", nil},
+		{"nothing here", files{"x": ""}, args{"projectType": "any"}, "~No project was recognised",
+			"", nil},
+		{"no kind", tree, args{"projectType": "cobol"}, "", `no kind of project is called "cobol"`,
+			nil},
 	})
 }
 
@@ -81,8 +90,10 @@ func TestGetChangedFiles(t *testing.T) {
 	run("init", "-q")
 	run("add", ".")
 	run("-c", "user.name=n", "-c", "user.email=e@x", "commit", "-q", "-m", "x")
-	if res, err := call(t, env, "get_changed_files", args{}); err != nil || res.Text() != "No changed files found." {
-		t.Errorf("got %q, %v in a clean repository, want %q", res.Text(), err, "No changed files found.")
+	if res, err := call(t, env, "get_changed_files", args{}); err != nil ||
+		res.Text() != "No changed files found." {
+		t.Errorf("got %q, %v in a clean repository, want %q", res.Text(), err,
+			"No changed files found.")
 	}
 	put(t, env, "sub/a", "2\n")
 	run("mv", "b", "c")
@@ -94,10 +105,13 @@ func TestGetChangedFiles(t *testing.T) {
 		want string
 	}{
 		{args{"sourceControlState": "unstaged"}, "## Unstaged changes\nsub/a"},
-		{args{}, "## Staged files\nb -> c (renamed)\nlarge (added)\n\n## Unstaged changes\nsub/a\n\n## Untracked " +
-			"files\nsub/new"},
-		{args{"repositoryPath": "sub"}, "## Unstaged changes\nsub/a\n\n## Untracked files\nsub/new"},
-		{args{"repositoryPath": env.Root + "/sub", "sourceControlState": "untracked"}, "## Untracked files\nsub/new"},
+		{args{},
+			"## Staged files\nb -> c (renamed)\nlarge (added)\n\n## Unstaged changes\nsub/a\n\n## Untracked " +
+				"files\nsub/new"},
+		{args{"repositoryPath": "sub"},
+			"## Unstaged changes\nsub/a\n\n## Untracked files\nsub/new"},
+		{args{"repositoryPath": env.Root + "/sub", "sourceControlState": "untracked"},
+			"## Untracked files\nsub/new"},
 		{args{"repositoryPath": "sub", "diffs": true, "sourceControlState": "unstaged"},
 			"## Unstaged changes\nsub/a\n\ndiff --git a/sub/a b/sub/a\n~-1\n+2"},
 		{args{"diffs": true, "sourceControlState": "staged"},
@@ -106,8 +120,9 @@ func TestGetChangedFiles(t *testing.T) {
 	} {
 		res, err := call(t, env, "get_changed_files", tt.args)
 		begin, end, part := strings.Cut(tt.want, "~")
-		if got := res.Text(); err != nil || !part && got != tt.want || !strings.HasPrefix(got, begin) ||
-			!strings.HasSuffix(got, end) || len(got) > maxDiff+1000 {
+		if got := res.Text(); err != nil || !part && got != tt.want ||
+			!strings.HasPrefix(got, begin) || !strings.HasSuffix(got, end) ||
+			len(got) > maxDiff+1000 {
 			t.Errorf("%v: got %q, %v, want %q", tt.args, got, err, tt.want)
 		}
 	}
@@ -119,7 +134,8 @@ func TestGetChangedFiles(t *testing.T) {
 		{args{"repositoryPath": "q"}, "q does not exist"},
 		{args{"sourceControlState": "merged"}, "sourceControlState"},
 	} {
-		if _, err := call(t, env, "get_changed_files", tt.args); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := call(t, env, "get_changed_files", tt.args); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: got error %v, want %q", tt.args, err, tt.want)
 		}
 	}

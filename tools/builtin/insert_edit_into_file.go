@@ -20,13 +20,15 @@ type insertEditIn struct {
 // send more arguments than its schema names.
 var _ = add(&tools.Tool{
 	Name: "insert_edit_into_file",
-	Description: "Write the whole new text of a file. To change a part of a file, use replace_string_in_file or " +
+	Description: "Write the whole new text of a file. To change a part of a file, use " +
+		"replace_string_in_file or " +
 		"apply_patch.",
 	Kind: tools.Edit,
 }, insertEdit, allowsExtra)
 
 // leftOut matches the comments with which models abbreviate text that is to stay.
-var leftOut = lazyregexp.New(`(?im)^\s*(//|#|--|/\*|<!--|;|%)?\s*(\.\.\.|…)\s*existing code\s*(\.\.\.|…)`)
+var leftOut = lazyregexp.New(
+	`(?im)^\s*(//|#|--|/\*|<!--|;|%)?\s*(\.\.\.|…)\s*existing code\s*(\.\.\.|…)`)
 
 func insertEdit(ctx context.Context, env *access, in insertEditIn) (tools.Result, error) {
 	at, err := env.files().At(ctx, in.FilePath, true)
@@ -40,8 +42,10 @@ func insertEdit(ctx context.Context, env *access, in insertEditIn) (tools.Result
 			return tools.Result{}, err
 		}
 		if !leftOut.MatchString(old) {
-			return tools.Result{}, fmt.Errorf("the code leaves out parts of %s (%q): it was not written; "+
-				"send the whole text, or use replace_string_in_file", at.Name, leftOut.FindString(in.Code))
+			return tools.Result{},
+				fmt.Errorf("the code leaves out parts of %s (%q): it was not written; "+
+					"send the whole text, or use replace_string_in_file", at.Name,
+					leftOut.FindString(in.Code))
 		}
 	}
 	return env.write(ctx, at, in.Code)

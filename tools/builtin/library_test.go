@@ -15,7 +15,8 @@ func TestLibraryTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "a.md"),
-		[]byte("# Our library\n\nOf the house.\n\n## Frobnicating\n\nTurn the frob.\n"), 0o644); err != nil {
+		[]byte("# Our library\n\nOf the house.\n\n## Frobnicating\n\nTurn the frob.\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -26,11 +27,13 @@ func TestLibraryTools(t *testing.T) {
 		{"resolve_library_id", args{"libraryName": "pw"}, "playwright"},
 		{"resolve_library_id", args{"libraryName": "ourlib", "query": "frob"}, "Our library"},
 		{"get_library_docs", args{"libraryId": "playwright", "query": "wait for element"}, "wait"},
-		{"get_library_docs", args{"libraryId": "ourlib", "query": "frobnicating"}, "Turn the frob."},
+		{"get_library_docs", args{"libraryId": "ourlib", "query": "frobnicating"},
+			"Turn the frob."},
 	} {
 		res, err := call(t, env, tt.tool, tt.in)
 		if err != nil || !strings.Contains(res.Text(), tt.want) || len([]rune(res.Text())) > 4000 {
-			t.Errorf("%s %v: %.300q, %v, want %q in at most 4000 bytes", tt.tool, tt.in, res.Text(), err, tt.want)
+			t.Errorf("%s %v: %.300q, %v, want %q in at most 4000 bytes", tt.tool, tt.in, res.Text(),
+				err, tt.want)
 		}
 	}
 	if _, err := call(t, env, "get_library_docs", args{"libraryId": "playwright"}); err == nil ||

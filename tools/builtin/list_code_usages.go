@@ -16,9 +16,11 @@ type listCodeUsagesIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "list_code_usages",
-	Description: "List where a symbol is declared and used in the workspace, one PATH:LINE: TEXT a line. Use it " +
+	Description: "List where a symbol is declared and used in the workspace, one PATH:LINE: TEXT " +
+		"a line. Use it " +
 		"before changing or renaming something. " +
-		"Language servers are asked where they are installed; else the word is searched for, and the answer says so.",
+		"Language servers are asked where they are installed; else the word is searched for, and " +
+		"the answer says so.",
 	Kind: tools.Read,
 }, listCodeUsages)
 

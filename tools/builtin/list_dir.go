@@ -15,7 +15,8 @@ type listDirIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "list_dir",
-	Description: "List the contents of a directory, one entry a line. A name that ends in / is a directory, one " +
+	Description: "List the contents of a directory, one entry a line. A name that ends in / is a " +
+		"directory, one " +
 		"that ends in @ is a symbolic link. Ignored and hidden entries are listed too.",
 	Kind: tools.Read,
 }, listDir)
@@ -48,7 +49,9 @@ func listDir(ctx context.Context, env *access, in listDirIn) (tools.Result, erro
 		b.WriteByte('\n')
 	}
 	if n := len(entries) - maxEntries; n > 0 {
-		fmt.Fprintf(&b, "[%d more entries are not shown: use file_search with a pattern to find what you need]\n", n)
+		fmt.Fprintf(&b,
+			"[%d more entries are not shown: use file_search with a pattern to find "+
+				"what you need]\n", n)
 	}
 	return textResult(strings.TrimSuffix(b.String(), "\n")), nil
 }

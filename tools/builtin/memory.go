@@ -23,8 +23,10 @@ type memoryIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "memory",
-	Description: "Notes that outlast the conversation and are shared by all workspaces: save, read, list or delete " +
-		"them by name. Save what will be of use later: decisions, conventions, how things are done here.",
+	Description: "Notes that outlast the conversation and are shared by all workspaces: save, " +
+		"read, list or delete " +
+		"them by name. Save what will be of use later: decisions, conventions, how things " +
+		"are done here.",
 	Kind: tools.Read, // it writes only its own notes
 }, memory)
 
@@ -47,7 +49,8 @@ func isMemoryName(s string) bool {
 
 func memory(ctx context.Context, env *access, in memoryIn) (tools.Result, error) {
 	if env.Home == "" {
-		return tools.Result{}, errors.New("there is no place for memories: the user has no home directory")
+		return tools.Result{},
+			errors.New("there is no place for memories: the user has no home directory")
 	}
 	dir := filepath.Join(env.Home, "memories")
 	if err := proc.PrivateDir(dir); err != nil { // creates env.Home, too
@@ -58,10 +61,11 @@ func memory(ctx context.Context, env *access, in memoryIn) (tools.Result, error)
 		return listMemories(ctx, files)
 	}
 	if in.Path == "" {
-		return tools.Result{}, fmt.Errorf("path is missing: %s needs the name of a memory", in.Command)
+		return tools.Result{}, fmt.Errorf("path is missing: %s needs the name of a memory",
+			in.Command)
 	}
-	if !isMemoryName(in.Path) || deviceName.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") ||
-		strings.HasSuffix(in.Path, " ") {
+	if !isMemoryName(in.Path) || deviceName.MatchString(in.Path) ||
+		strings.HasSuffix(in.Path, ".") || strings.HasSuffix(in.Path, " ") {
 		return tools.Result{}, fmt.Errorf("%.120q is no name of a memory: "+
 			"use letters, digits, _, -, . and spaces, such as notes.md", in.Path)
 	}
@@ -94,18 +98,24 @@ func memoryError(name string, err error) error {
 	return err
 }
 
-func saveMemory(ctx context.Context, files workspace.Files, at *workspace.Place, content string) (tools.Result, error) {
+func saveMemory(
+	ctx context.Context, files workspace.Files, at *workspace.Place, content string,
+) (tools.Result, error) {
 	switch names, err := memories(ctx, files); {
 	case err != nil:
 		return tools.Result{}, err
 	case content == "":
-		return tools.Result{}, errors.New("content is missing: save needs the text to keep; delete forgets a memory")
+		return tools.Result{},
+			errors.New("content is missing: save needs the text to keep; delete forgets a memory")
 	case len(content) > maxMemory:
-		return tools.Result{}, fmt.Errorf("the content has %d bytes, a memory holds %d at most: shorten it or split it",
-			len(content), maxMemory)
+		return tools.Result{},
+			fmt.Errorf(
+				"the content has %d bytes, a memory holds %d at most: shorten it or split it",
+				len(content), maxMemory)
 	case len(names) >= maxMemories:
 		if _, err := at.Stat(); err != nil {
-			return tools.Result{}, fmt.Errorf("there are %d memories, no more are kept: delete one first", len(names))
+			return tools.Result{},
+				fmt.Errorf("there are %d memories, no more are kept: delete one first", len(names))
 		}
 	}
 	if _, err := at.Write(content); err != nil {

@@ -24,7 +24,8 @@ type replacement struct {
 
 var _ = add(&tools.Tool{
 	Name: "multi_replace_string",
-	Description: "Make several replacements, in one file or in several, all or none: as replace_string_in_file, but " +
+	Description: "Make several replacements, in one file or in several, all or none: as " +
+		"replace_string_in_file, but " +
 		"when one of them is wrong nothing is changed.",
 	Kind: tools.Edit,
 }, multiReplace)
@@ -37,7 +38,8 @@ func multiReplace(ctx context.Context, env *access, in multiReplaceIn) (tools.Re
 		var faults []string // of all edits, so that the model can correct them at once
 		for i, r := range in.Replacements {
 			if err := replaceIn(ctx, edits, r.FilePath, r.OldString, r.NewString); err != nil {
-				faults = append(faults, fmt.Sprintf("replacement %d of %d: %v", i+1, len(in.Replacements), err))
+				faults = append(faults, fmt.Sprintf("replacement %d of %d: %v", i+1,
+					len(in.Replacements), err))
 			}
 		}
 		if len(faults) > 0 {

@@ -16,7 +16,9 @@ import (
 // person allows it.
 func TestWritesToProtectedPlaces(t *testing.T) {
 	of := map[string]func(path string) args{
-		"create_file":           func(p string) args { return args{"filePath": p, "content": "evil"} },
+		"create_file": func(p string) args {
+			return args{"filePath": p, "content": "evil"}
+		},
 		"create_directory":      func(p string) args { return args{"dirPath": p + "/new"} },
 		"insert_edit_into_file": func(p string) args { return args{"filePath": p, "code": "evil"} },
 		"replace_string_in_file": func(p string) args {
@@ -24,7 +26,8 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 		},
 		"multi_replace_string": func(p string) args {
 			return args{"explanation": "",
-				"replacements": []args{{"filePath": p, "oldString": "old", "newString": "evil", "explanation": ""}}}
+				"replacements": []args{{"filePath": p, "oldString": "old", "newString": "evil",
+					"explanation": ""}}}
 		},
 		"apply_patch": func(p string) args {
 			return args{"explanation": "",
@@ -32,7 +35,8 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 					"/moved\n@@\n-old\n+evil\n*** End Patch"}
 		},
 		"apply_patch, deleting": func(p string) args {
-			return args{"explanation": "", "input": "*** Begin Patch\n*** Delete File: " + p + "\n*** End Patch"}
+			return args{"explanation": "",
+				"input": "*** Begin Patch\n*** Delete File: " + p + "\n*** End Patch"}
 		},
 		"apply_patch, taking out": func(p string) args {
 			return args{"explanation": "",
@@ -48,15 +52,16 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 	for name, in := range of {
 		name, _, _ = strings.Cut(name, ",")
 		for _, path := range []string{
-			".git/config", ".GIT/config", "./a/../.git/config", "link/config", "file", "dangling", ".tapgw/tools/x.py",
-			".tapgw/tapgw.toml", ".github/hooks/x.json",
+			".git/config", ".GIT/config", "./a/../.git/config", "link/config", "file", "dangling",
+			".tapgw/tools/x.py", ".tapgw/tapgw.toml", ".github/hooks/x.json",
 			"configs/providers/x.toml", "mytools/x.py", ".vscode/tasks.json", "ROOT/.git/config",
 		} {
 			env := space(t, files{"x": "old\n", ".git/config": "old", "mytools/x.py": "old"})
 			env.Sources = []string{filepath.Join(env.Root, "mytools")}
 			if err := errors.Join(os.Symlink(".git", filepath.Join(env.Root, "link")),
 				os.Symlink(".git/config", filepath.Join(env.Root, "file")),
-				os.Symlink(".git/hooks/pre-commit", filepath.Join(env.Root, "dangling"))); err != nil {
+				os.Symlink(".git/hooks/pre-commit",
+					filepath.Join(env.Root, "dangling"))); err != nil {
 				t.Fatal(err)
 			}
 			path = strings.ReplaceAll(path, "ROOT", env.Root)
@@ -64,7 +69,8 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 			_, err := call(t, env, name, in(path))
 			refused := err != nil && strings.Contains(err.Error(), "is protected") &&
 				strings.Contains(err.Error(), "nobody can be asked here")
-			if nothing := err != nil && strings.Contains(err.Error(), "a part of this path is a file"); !refused &&
+			if nothing := err != nil &&
+				strings.Contains(err.Error(), "a part of this path is a file"); !refused &&
 				!nothing {
 				t.Errorf("%s of %s: %v, want a refusal", name, path, err)
 			}
@@ -75,10 +81,14 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 	}
 	env := space(t, files{".git/config": "old"})
 	asked := ""
-	env.Protected = func(_ context.Context, path, why string) error { asked = path + " " + why; return nil }
+	env.Protected = func(_ context.Context, path, why string) error {
+		asked = path + " " + why
+		return nil
+	}
 	if _, err := call(t, env, "create_file", of["create_file"](".git/config")); err != nil ||
 		!strings.Contains(asked, env.Root+"/.git/config it is or lies in .git") {
-		t.Errorf("allowed: %v, asked %q, want a question about %s and no error", err, asked, env.Root+"/.git/config")
+		t.Errorf("allowed: %v, asked %q, want a question about %s and no error", err, asked,
+			env.Root+"/.git/config")
 	}
 	if snapshot(t, env)[".git/config"] != "evil" {
 		t.Error("an allowed edit of .git/config was not written, want it")

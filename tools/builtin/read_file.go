@@ -25,8 +25,10 @@ type readFileIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "read_file",
-	Description: "Read a text file, or the lines of it that are asked for. The text comes as it is, without line " +
-		"numbers. A long file is cut, and the answer says where to go on: read large parts rather than many small " +
+	Description: "Read a text file, or the lines of it that are asked for. The text comes as it " +
+		"is, without line " +
+		"numbers. A long file is cut, and the answer says where to go on: read large parts " +
+		"rather than many small " +
 		"ones.",
 	Kind: tools.Read,
 }, readFile)
@@ -67,7 +69,8 @@ func readFile(ctx context.Context, env *access, in readFileIn) (tools.Result, er
 	case lines.total == 0:
 		return textResult(at.Name + " is empty."), nil
 	case first > lines.total:
-		return tools.Result{}, fmt.Errorf("%s has no line %d: it has %d", at.Name, first, lines.total)
+		return tools.Result{}, fmt.Errorf("%s has no line %d: it has %d", at.Name, first,
+			lines.total)
 	}
 	shown := lines.text.String()
 	res := textResult(shown)
@@ -75,7 +78,8 @@ func readFile(ctx context.Context, env *access, in readFileIn) (tools.Result, er
 		res.Parts = append([]string{strings.TrimSuffix(shown, "\n")}, note)
 	}
 	if !utf8.ValidString(shown) {
-		res.Parts = append(res.Parts, "[the file is not UTF-8: some characters are not shown as they are]")
+		res.Parts = append(res.Parts,
+			"[the file is not UTF-8: some characters are not shown as they are]")
 	}
 	return res, nil
 }
@@ -145,7 +149,8 @@ func (l *lineRange) add(line int, piece []byte) {
 func (l *lineRange) note() string {
 	switch {
 	case l.isCut:
-		return fmt.Sprintf("[line %d of %d was cut: it is longer than can be shown]", l.shown, l.total)
+		return fmt.Sprintf("[line %d of %d was cut: it is longer than can be shown]", l.shown,
+			l.total)
 	case l.first == 1 && l.shown == l.total:
 		return ""
 	case l.shown == l.total:

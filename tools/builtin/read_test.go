@@ -20,33 +20,41 @@ func numbered(n int) string {
 }
 
 func TestReadFile(t *testing.T) {
-	five := files{"x": numbered(5), "d/y": "", "tail": "a\nb", "bin": "GIF\x00", "latin": "caf\xe9\n"}
+	five := files{"x": numbered(5), "d/y": "", "tail": "a\nb", "bin": "GIF\x00",
+		"latin": "caf\xe9\n"}
 	runTools(t, "read_file", []toolTest{
 		{"whole", five, args{"filePath": "x"}, numbered(5), "", nil},
 		{"no newline at the end", five, args{"filePath": "tail"}, "a\nb", "", nil},
-		{"part", five, args{"filePath": "x", "startLineNumberBaseOne": 2, "endLineNumberBaseOne": 3},
+		{"part", five, args{"filePath": "x", "startLineNumberBaseOne": 2,
+			"endLineNumberBaseOne": 3},
 			"line 2\nline 3\n[lines 2-3 of 5: go on with startLineNumberBaseOne 4]", "", nil},
 		{"offset and limit", five, args{"filePath": "x", "offset": 2, "limit": 2},
 			"line 2\nline 3\n[lines 2-3 of 5: go on with startLineNumberBaseOne 4]", "", nil},
 		{"to the end", five, args{"filePath": "x", "startLineNumberBaseOne": 5},
 			"line 5\n[lines 5-5: the end of the file]", "", nil},
-		{"beyond the end", five, args{"filePath": "x", "startLineNumberBaseOne": 4, "endLineNumberBaseOne": 90},
+		{"beyond the end", five, args{"filePath": "x", "startLineNumberBaseOne": 4,
+			"endLineNumberBaseOne": 90},
 			"line 4\nline 5\n[lines 4-5: the end of the file]", "", nil},
-		{"all by number", five, args{"filePath": "x", "startLineNumberBaseOne": 1, "endLineNumberBaseOne": 5},
+		{"all by number", five, args{"filePath": "x", "startLineNumberBaseOne": 1,
+			"endLineNumberBaseOne": 5},
 			numbered(5), "", nil},
 		{"limit alone", five, args{"filePath": "tail", "limit": 1},
 			"a\n[lines 1-1 of 2: go on with startLineNumberBaseOne 2]", "", nil},
 		{"empty", five, args{"filePath": "d/y"}, "d/y is empty.", "", nil},
 		{"not UTF-8", five, args{"filePath": "latin"}, "~[the file is not UTF-8", "", nil},
-		{"after the end", five, args{"filePath": "x", "startLineNumberBaseOne": 6}, "", "x has no line 6: it has 5",
+		{"after the end", five, args{"filePath": "x", "startLineNumberBaseOne": 6}, "",
+			"x has no line 6: it has 5",
 			nil},
-		{"end before start", five, args{"filePath": "x", "startLineNumberBaseOne": 3, "endLineNumberBaseOne": 2}, "",
+		{"end before start", five, args{"filePath": "x", "startLineNumberBaseOne": 3,
+			"endLineNumberBaseOne": 2}, "",
 			"lines 3 to 2 cannot be read", nil},
-		{"negative", five, args{"filePath": "x", "startLineNumberBaseOne": -3}, "", "cannot be read", nil},
+		{"negative", five, args{"filePath": "x", "startLineNumberBaseOne": -3}, "",
+			"cannot be read", nil},
 		{"binary", five, args{"filePath": "bin"}, "", "bin is a binary file of 4 bytes", nil},
 		{"directory", five, args{"filePath": "d"}, "", "d is a directory, not a file", nil},
 		{"missing", five, args{"filePath": "q"}, "", "q does not exist", nil},
-		{"outside", five, args{"filePath": "/etc/passwd"}, "", "/etc/passwd is outside the workspace", nil},
+		{"outside", five, args{"filePath": "/etc/passwd"}, "",
+			"/etc/passwd is outside the workspace", nil},
 		{"no number", five, args{"filePath": "x", "offset": "2"}, "", "offset", nil},
 	})
 }
@@ -57,7 +65,8 @@ func TestReadFileCaps(t *testing.T) {
 	env := space(t, files{"long": whole, "wide": strings.Repeat("é", maxRead) + "\nend\n"})
 	var got strings.Builder
 	for next := 1; ; {
-		res, err := call(t, env, "read_file", args{"filePath": "long", "startLineNumberBaseOne": next})
+		res, err := call(t, env, "read_file",
+			args{"filePath": "long", "startLineNumberBaseOne": next})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +78,8 @@ func TestReadFileCaps(t *testing.T) {
 		}
 		got.WriteString(res.Parts[0] + "\n")
 		var first, last, total int
-		if n, _ := fmt.Sscanf(res.Parts[1], "[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", &first, &last,
+		if n, _ := fmt.Sscanf(res.Parts[1],
+			"[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", &first, &last,
 			&total, &next); n != 4 {
 			break
 		}
@@ -101,12 +111,15 @@ func TestSpecialFiles(t *testing.T) {
 		{"read_file", args{"filePath": "pipe"}},
 		{"create_file", args{"filePath": "pipe", "content": "a"}},
 		{"insert_edit_into_file", args{"filePath": "pipe", "code": "a"}},
-		{"replace_string_in_file", args{"filePath": "pipe", "oldString": "a", "newString": "b", "explanation": "e"}},
-		{"apply_patch", args{"input": "--- pipe\n+++ pipe\n@@ -1 +1 @@\n-a\n+b\n", "explanation": "e"}},
+		{"replace_string_in_file", args{"filePath": "pipe", "oldString": "a", "newString": "b",
+			"explanation": "e"}},
+		{"apply_patch", args{"input": "--- pipe\n+++ pipe\n@@ -1 +1 @@\n-a\n+b\n",
+			"explanation": "e"}},
 	} {
 		if _, err := call(t, env, tt.tool, tt.args); err == nil ||
 			!strings.Contains(err.Error(), "pipe is a named pipe, not a file") {
-			t.Errorf("%s: got error %v, want %q in it", tt.tool, err, "pipe is a named pipe, not a file")
+			t.Errorf("%s: got error %v, want %q in it", tt.tool, err,
+				"pipe is a named pipe, not a file")
 		}
 	}
 }
@@ -134,19 +147,23 @@ func TestLinksOut(t *testing.T) {
 		{"create_directory", args{"dirPath": "out/new"}},
 		{"insert_edit_into_file", args{"filePath": "out/key", "code": "a"}},
 		{"replace_string_in_file",
-			args{"filePath": "out/key", "oldString": "secret", "newString": "b", "explanation": "e"}},
+			args{"filePath": "out/key", "oldString": "secret", "newString": "b",
+				"explanation": "e"}},
 		{"multi_replace_string",
 			args{"explanation": "e",
-				"replacements": []args{{"filePath": "out/key", "oldString": "secret", "newString": "b"}}}},
+				"replacements": []args{{"filePath": "out/key", "oldString": "secret",
+					"newString": "b"}}}},
 		{"get_doc_info", args{"filePaths": []string{"out/key"}}},
 		{"get_changed_files", args{"repositoryPath": "out"}},
 		{"find_test_files", args{"filePaths": []string{"out/key"}}},
-		{"apply_patch", args{"input": "*** Begin Patch\n*** Delete File: out/key\n*** End Patch", "explanation": "e"}},
+		{"apply_patch", args{"input": "*** Begin Patch\n*** Delete File: out/key\n*** End Patch",
+			"explanation": "e"}},
 	} {
 		res, err := call(t, env, tt.tool, tt.args)
 		if said := res.Text() + fmt.Sprint(err); !strings.Contains(said, "outside the workspace") ||
 			strings.Contains(said, "secret\n") {
-			t.Errorf("%s: got %q, %v, want %q in it", tt.tool, res.Text(), err, "outside the workspace")
+			t.Errorf("%s: got %q, %v, want %q in it", tt.tool, res.Text(), err,
+				"outside the workspace")
 		}
 	}
 	entries, err := os.ReadDir(secret)
@@ -182,16 +199,21 @@ func TestMemory(t *testing.T) {
 		want, err string
 	}{
 		{args{"command": "list"}, "No memories saved yet.", ""},
-		{args{"command": "save", "path": "notes.md", "content": "one"}, "Saved memory notes.md.", ""},
-		{args{"command": "save", "path": "Über uns 2.md", "content": "zwei"}, "Saved memory Über uns 2.md.", ""},
-		{args{"command": "save", "path": "notes.md", "content": "two"}, "Saved memory notes.md.", ""},
+		{args{"command": "save", "path": "notes.md", "content": "one"}, "Saved memory notes.md.",
+			""},
+		{args{"command": "save", "path": "Über uns 2.md", "content": "zwei"},
+			"Saved memory Über uns 2.md.", ""},
+		{args{"command": "save", "path": "notes.md", "content": "two"}, "Saved memory notes.md.",
+			""},
 		{args{"command": "read", "path": "notes.md"}, "two", ""},
 		{args{"command": "list"}, "notes.md\nÜber uns 2.md", ""},
 		{args{"command": "delete", "path": "notes.md"}, "Deleted memory notes.md.", ""},
-		{args{"command": "read", "path": "notes.md"}, "", "there is no memory notes.md: list shows"},
+		{args{"command": "read", "path": "notes.md"}, "",
+			"there is no memory notes.md: list shows"},
 		{args{"command": "delete", "path": "notes.md"}, "", "there is no memory notes.md"},
 		{args{"command": "list"}, "Über uns 2.md", ""},
-		{args{"command": "save", "path": "big", "content": strings.Repeat("x", maxMemory)}, "Saved memory big.", ""},
+		{args{"command": "save", "path": "big", "content": strings.Repeat("x", maxMemory)},
+			"Saved memory big.", ""},
 		{args{"command": "save", "path": "big", "content": strings.Repeat("x", maxMemory+1)}, "",
 			"a memory holds 262144 at most"},
 		{args{"command": "save", "path": "e"}, "", "content is missing"},
@@ -206,20 +228,25 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"../x", "a/b", `a\b`, "/etc/passwd", "..", ".", ".hidden", "con", "NUL.txt", "Com1", "lpt9.md", "a\x00b",
+		"../x", "a/b", `a\b`, "/etc/passwd", "..", ".", ".hidden", "con", "NUL.txt", "Com1",
+		"lpt9.md", "a\x00b",
 		"a\nb", " a", "a.", "a ", "-rf", "file:///x", "a:b", strings.Repeat("n", 101),
 	} {
 		for _, command := range []string{"save", "read", "delete"} {
-			if res, err := call(t, env, "memory", args{"command": command, "path": name, "content": "x"}); err == nil ||
+			if res, err := call(t, env, "memory",
+				args{"command": command, "path": name, "content": "x"}); err == nil ||
 				!strings.Contains(err.Error(), "is no name of a memory") {
-				t.Errorf("%s %q: got %q, %v, want %q in it", command, name, res.Text(), err, "is no name of a memory")
+				t.Errorf("%s %q: got %q, %v, want %q in it", command, name, res.Text(), err,
+					"is no name of a memory")
 			}
 		}
 	}
-	if info, err := os.Stat(filepath.Join(env.Home, "memories")); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(env.Home, "memories")); err != nil ||
+		info.Mode().Perm() != 0o700 {
 		t.Errorf("the memories' directory: %v, %v, want no error and 0o700", info, err)
 	}
-	if _, err := call(t, &tools.Env{Root: env.Root}, "memory", args{"command": "list"}); err == nil {
+	if _, err := call(t, &tools.Env{Root: env.Root}, "memory",
+		args{"command": "list"}); err == nil {
 		t.Error("memory without a home directory: no error, want one")
 	}
 }
@@ -235,11 +262,13 @@ func TestMemoriesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := call(t, env, "memory", args{"command": "save", "path": "m", "content": "x"}); err == nil ||
+	if _, err := call(t, env, "memory",
+		args{"command": "save", "path": "m", "content": "x"}); err == nil ||
 		!strings.Contains(err.Error(), "delete one first") {
 		t.Errorf("got error %v for one too many, want %q in it", err, "delete one first")
 	}
-	if _, err := call(t, env, "memory", args{"command": "save", "path": "m1", "content": "x"}); err != nil {
+	if _, err := call(t, env, "memory",
+		args{"command": "save", "path": "m1", "content": "x"}); err != nil {
 		t.Errorf("one that is there: %v", err)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // name.
 func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	env := space(t, map[string]string{
-		"go.mod": "module x\n\ngo 1.21\n\ntoolchain go1.99-evil\n", "a.go": "package x\n\nvar a int = nothing\n",
+		"go.mod":    "module x\n\ngo 1.21\n\ntoolchain go1.99-evil\n",
+		"a.go":      "package x\n\nvar a int = nothing\n",
 		"a_test.go": "package x\n",
 		"b.py":      "x =\n", "c.ts": "let x: number = 'a'\n", "d.js": "let = 1\n",
 		"package.json":   `{"name":"x","scripts":{"test":"touch ran"}}`,
@@ -29,10 +30,11 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	script := "#!/bin/sh\necho \"$0 $*\" >> " + ran + "\n"
 	put(t, env, ".git/config",
-		"[core]\nrepositoryformatversion = 0\nfsmonitor = "+env.Root+"/bin/git\n[filter \"evil\"]\nclean = "+env.Root+
-			"/bin/git\n")
+		"[core]\nrepositoryformatversion = 0\nfsmonitor = "+env.Root+
+			"/bin/git\n[filter \"evil\"]\nclean = "+env.Root+"/bin/git\n")
 	for _, dir := range []string{"bin", "node_modules/.bin", ".venv/bin"} {
-		for _, name := range []string{"git", "go", "gopls", "go1.99-evil", "node", "python", "python3",
+		for _, name := range []string{"git", "go", "gopls", "go1.99-evil", "node", "python",
+			"python3",
 			"pyright-langserver", "typescript-language-server", "rg", "gopackagesdriver", "sh"} {
 			put(t, env, filepath.Join(dir, name), script)
 			if err := os.Chmod(filepath.Join(env.Root, dir, name), 0o755); err != nil {
@@ -40,7 +42,8 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 			}
 		}
 	}
-	put(t, env, "node_modules/typescript/lib/tsserver.js", "require('fs').writeFileSync('"+ran+"', 'tsserver')")
+	put(t, env, "node_modules/typescript/lib/tsserver.js",
+		"require('fs').writeFileSync('"+ran+"', 'tsserver')")
 	t.Setenv("PATH", strings.Join([]string{
 		filepath.Join(env.Root, "bin"), filepath.Join(env.Root, "node_modules/.bin"),
 		filepath.Join(env.Root, ".venv/bin"), "node_modules/.bin", os.Getenv("PATH"),
@@ -49,13 +52,15 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	t.Setenv("GOFLAGS", "")
 	t.Cleanup(Close)
 	of := map[string]args{
-		"read_file": {"filePath": "a.go"}, "list_dir": {"path": "."}, "file_search": {"query": "**"},
-		"grep_search": {"query": "x", "isRegexp": false},
-		"get_errors":  {}, "get_changed_files": {"diffs": true}, "list_code_usages": {"symbolName": "a"},
+		"read_file": {"filePath": "a.go"}, "list_dir": {"path": "."},
+		"file_search": {"query": "**"}, "grep_search": {"query": "x", "isRegexp": false},
+		"get_errors": {}, "get_changed_files": {"diffs": true},
+		"list_code_usages":         {"symbolName": "a"},
 		"search_workspace_symbols": {"symbolName": "a"},
-		"find_test_files":          {"filePaths": []string{"a.go"}}, "get_doc_info": {"filePaths": []string{"a.go"}},
-		"get_project_setup_info": {"projectType": "any"},
-		"memory":                 {"command": "list"},
+		"find_test_files":          {"filePaths": []string{"a.go"}},
+		"get_doc_info":             {"filePaths": []string{"a.go"}},
+		"get_project_setup_info":   {"projectType": "any"},
+		"memory":                   {"command": "list"},
 	}
 	for _, tool := range All() {
 		if tool.Kind != tools.Read {
@@ -77,7 +82,8 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 		delete(of, tool.Name)
 	}
 	if len(of) > 0 {
-		t.Errorf("calls of tools that are not read-only: %v, want none", slices.Collect(maps.Keys(of)))
+		t.Errorf("calls of tools that are not read-only: %v, want none",
+			slices.Collect(maps.Keys(of)))
 	}
 }
 

@@ -17,7 +17,8 @@ type replaceStringIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "replace_string_in_file",
-	Description: "Replace a text that occurs exactly once in a file. Where it occurs never or several times nothing " +
+	Description: "Replace a text that occurs exactly once in a file. Where it occurs never or " +
+		"several times nothing " +
 		"is changed, and the answer says on which lines it stands.",
 	Kind: tools.Edit,
 }, replaceString)

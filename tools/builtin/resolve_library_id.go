@@ -14,13 +14,16 @@ type resolveLibraryIDIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "resolve_library_id",
-	Description: "Find the ID of a library for get_library_docs. Playwright, Selenium, Cucumber, Gherkin, Java " +
+	Description: "Find the ID of a library for get_library_docs. Playwright, Selenium, Cucumber, " +
+		"Gherkin, Java " +
 		"and Mermaid are on hand, and what the user has added; " +
 		"others are looked up at Context7.",
 	Kind: tools.Web,
 }, resolveLibraryID)
 
-func resolveLibraryID(ctx context.Context, env *access, in resolveLibraryIDIn) (tools.Result, error) {
+func resolveLibraryID(
+	ctx context.Context, env *access, in resolveLibraryIDIn,
+) (tools.Result, error) {
 	answer, err := env.libraries().ResolveID(ctx, in.LibraryName, in.Query)
 	return textResult(answer), err
 }

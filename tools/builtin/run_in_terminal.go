@@ -17,9 +17,11 @@ type runInTerminalIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "run_in_terminal",
-	Description: "Run a shell command in the workspace and get its output and exit code. Each call is a shell of " +
+	Description: "Run a shell command in the workspace and get its output and exit code. Each " +
+		"call is a shell of " +
 		"its own that begins in the workspace's root: " +
-		"neither cd nor variables last. There is no input to type into; programs that ask are to be told beforehand " +
+		"neither cd nor variables last. There is no input to type into; programs that ask are to " +
+		"be told beforehand " +
 		"(-y). Background processes end with the command. " +
 		"Long output is cut in the middle: filter it in the command.",
 	Kind:    tools.Terminal,
@@ -31,7 +33,8 @@ func runInTerminal(ctx context.Context, env *access, in runInTerminalIn) (tools.
 	if env.Output != nil {
 		also = &shell.Lines{OnLine: env.Output}
 	}
-	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 2*time.Minute, maxTerminalTime), also)
+	out, err := shell.Terminal(ctx, env.Root, in.Command,
+		seconds(in.Timeout, 2*time.Minute, maxTerminalTime), also)
 	return textResult(out), err
 }
 

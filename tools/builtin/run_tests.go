@@ -18,9 +18,11 @@ type runTestsIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "run_tests",
-	Description: "Run tests with a shell command in the workspace's root, such as `go test ./...`, `pytest -q` or " +
+	Description: "Run tests with a shell command in the workspace's root, such as `go test " +
+		"./...`, `pytest -q` or " +
 		"`npm test`. " +
-		"The answer begins with the tests that failed, where the runner is a known one, then comes the output and " +
+		"The answer begins with the tests that failed, where the runner is a known one, then " +
+		"comes the output and " +
 		"the exit code.",
 	Kind:    tools.Terminal,
 	Timeout: maxTestTime + time.Minute,
@@ -34,7 +36,8 @@ func runTests(ctx context.Context, env *access, in runTestsIn) (tools.Result, er
 			env.Output(line)
 		}
 	}}
-	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 5*time.Minute, maxTestTime), &lines)
+	out, err := shell.Terminal(ctx, env.Root, in.Command,
+		seconds(in.Timeout, 5*time.Minute, maxTestTime), &lines)
 	lines.End()
 	summary := log.String()
 	switch {

@@ -19,10 +19,12 @@ import (
 // on average, one in 20 ignored. "needle" is in 100 of them, "handle" in most.
 func manyFiles(b *testing.B) *tools.Env {
 	b.Helper()
-	env := space(b, map[string]string{".gitignore": "*.log\n/gen/\n", ".git/HEAD": "ref: refs/heads/main\n"})
+	env := space(b, map[string]string{".gitignore": "*.log\n/gen/\n",
+		".git/HEAD": "ref: refs/heads/main\n"})
 	r := rand.New(rand.NewPCG(20, 26))
-	words := strings.Fields("func return if err nil handle request the value of a string context package server " +
-		"client type struct for range index")
+	words := strings.Fields(
+		"func return if err nil handle request the value of a string context package server " +
+			"client type struct for range index")
 	endings := []string{".go", ".ts", ".py", ".md", ".java"}
 	for i := range 20_000 {
 		dir := fmt.Sprintf("d%02d/e%02d", i%25, i/25%20)
@@ -59,9 +61,11 @@ func BenchmarkSearch(b *testing.B) {
 		rg         []string
 	}{
 		{"files/all", "file_search", args{"query": "**"}, []string{"--files"}},
-		{"files/some", "file_search", args{"query": "**/file001*.go"}, []string{"--files", "-g", "**/file001*.go"}},
+		{"files/some", "file_search", args{"query": "**/file001*.go"},
+			[]string{"--files", "-g", "**/file001*.go"}},
 		{"grep/rare", "grep_search", args{"query": "needle"}, []string{"-n", "-i", "-F", "needle"}},
-		{"grep/none", "grep_search", args{"query": "haystack"}, []string{"-n", "-i", "-F", "haystack"}},
+		{"grep/none", "grep_search", args{"query": "haystack"},
+			[]string{"-n", "-i", "-F", "haystack"}},
 		{"grep/regexp", "grep_search", args{"query": `need\w+ here$`, "isRegexp": true},
 			[]string{"-n", "-i", `need\w+ here$`}},
 		{"grep/include", "grep_search", args{"query": "needle", "includePattern": "*.go"},

@@ -15,14 +15,18 @@ type searchWorkspaceSymbolsIn struct {
 
 var _ = add(&tools.Tool{
 	Name: "search_workspace_symbols",
-	Description: "Find where functions, types, methods and variables are declared in the workspace, by their name " +
+	Description: "Find where functions, types, methods and variables are declared in the " +
+		"workspace, by their name " +
 		"or a part of it, one PATH:LINE: KIND NAME a line. " +
-		"Language servers are asked where they are installed; else declarations are searched for, and the answer " +
+		"Language servers are asked where they are installed; else declarations are searched " +
+		"for, and the answer " +
 		"says so.",
 	Kind: tools.Read,
 }, searchWorkspaceSymbols)
 
-func searchWorkspaceSymbols(ctx context.Context, env *access, in searchWorkspaceSymbolsIn) (tools.Result, error) {
+func searchWorkspaceSymbols(
+	ctx context.Context, env *access, in searchWorkspaceSymbolsIn,
+) (tools.Result, error) {
 	symbol := strings.TrimSpace(in.SymbolName)
 	if symbol == "" {
 		return tools.Result{}, errors.New("symbolName is empty: give a name or a part of one")

@@ -36,19 +36,22 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 		}
 		for tool, in := range map[string]args{
 			"list_dir": {"path": dir}, "create_file": {"filePath": dir + "/new", "content": "x"},
-			"replace_string_in_file": {"filePath": dir + "/.admin-token", "oldString": "adm-needle", "newString": "x"},
+			"replace_string_in_file": {"filePath": dir + "/.admin-token", "oldString": "adm-needle",
+				"newString": "x"},
 		} {
 			if r, err := call(t, env, tool, in); err == nil {
 				t.Errorf("%s: got %q, want an error", tool, r.Text())
 			}
 		}
 		r, err := call(t, env, "grep_search", args{"query": "needle"})
-		if err != nil || strings.Contains(r.Text(), "adm-") || !strings.Contains(r.Text(), "a.txt:1:") ||
+		if err != nil || strings.Contains(r.Text(), "adm-") ||
+			!strings.Contains(r.Text(), "a.txt:1:") ||
 			!strings.Contains(r.Text(), "x/extensions/tap/b.txt:1:") {
-			t.Errorf("grep_search: got %q, %v, want %q in it and %q in it", r.Text(), err, "a.txt:1:",
-				"x/extensions/tap/b.txt:1:")
+			t.Errorf("grep_search: got %q, %v, want %q in it and %q in it", r.Text(), err,
+				"a.txt:1:", "x/extensions/tap/b.txt:1:")
 		}
-		r, err = call(t, env, "grep_search", args{"query": "needle", "includePattern": "**/.admin*"})
+		r, err = call(t, env, "grep_search",
+			args{"query": "needle", "includePattern": "**/.admin*"})
 		if err != nil || strings.Contains(r.Text(), "adm-") {
 			t.Errorf("grep_search of the file: got %q, %v, want no secret in it", r.Text(), err)
 		}

@@ -58,10 +58,14 @@ func TestListCodeUsages(t *testing.T) {
 		want string
 		err  string
 	}{
-		{name: "by a server", path: []string{"testdata/servers/gopls", "python3"}, in: args{"symbolName": "Parse"},
-			want: "3 usages of Parse (by gopls)\n" + words + "sub/b.go:3: // Parse is a word here."},
-		{name: "a method", path: []string{"testdata/servers/gopls", "python3"}, in: args{"symbolName": "T.Parse"},
-			want: "3 usages of T.Parse (by gopls)\n" + words + "sub/b.go:3: // Parse is a word here."},
+		{name: "by a server", path: []string{"testdata/servers/gopls", "python3"},
+			in: args{"symbolName": "Parse"},
+			want: "3 usages of Parse (by gopls)\n" + words +
+				"sub/b.go:3: // Parse is a word here."},
+		{name: "a method", path: []string{"testdata/servers/gopls", "python3"},
+			in: args{"symbolName": "T.Parse"},
+			want: "3 usages of T.Parse (by gopls)\n" + words +
+				"sub/b.go:3: // Parse is a word here."},
 		{name: "from a file", path: []string{"testdata/servers/gopls", "python3"},
 			in:   args{"symbolName": "parse", "filePaths": []string{"sub/b.go"}},
 			want: "1 usage of parse (by gopls)\nsub/b.go:4: var parse = 1"},
@@ -69,7 +73,8 @@ func TestListCodeUsages(t *testing.T) {
 			in: args{"symbolName": "parse_all"},
 			want: "1 usage of parse_all (no language server knows it; by searching for the word " +
 				"parse_all)\nc.py:1: def parse_all():"},
-		{name: "by a server that dies", path: []string{"testdata/servers/gopls", "python3"}, dies: true,
+		{name: "by a server that dies", path: []string{"testdata/servers/gopls", "python3"},
+			dies: true,
 			in:   args{"symbolName": "Parse"},
 			want: "~(gopls could not be asked: gopls ended"},
 		{name: "without one", in: args{"symbolName": "Parse"},
@@ -117,7 +122,8 @@ func TestSearchWorkspaceSymbols(t *testing.T) {
 		{nil, toolTest{name: "only as a word", args: args{"symbolName": "nothing"},
 			want: "1 symbol for nothing (by searching for declarations; by searching for the word " +
 				"nothing)\nd.txt:1: Parse nothing"}},
-		{nil, toolTest{name: "nowhere", args: args{"symbolName": "zzz"}, want: "~No symbol zzz was found"}},
+		{nil, toolTest{name: "nowhere", args: args{"symbolName": "zzz"},
+			want: "~No symbol zzz was found"}},
 		{nil, toolTest{name: "empty", args: args{"symbolName": ""}, err: "symbolName is empty"}},
 	}
 	for _, tt := range tests {
@@ -131,8 +137,9 @@ func TestGetErrors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: it starts programs or waits for them")
 	}
-	files := map[string]string{"go.mod": "module x\n\ngo 1.24\n", "a.go": "package x\n\nvar broken int = \"s\"\n",
-		"b.py": "def f(:\n", "c.ts": "x", "d.txt": "x"}
+	files := map[string]string{"go.mod": "module x\n\ngo 1.24\n",
+		"a.go": "package x\n\nvar broken int = \"s\"\n", "b.py": "def f(:\n", "c.ts": "x",
+		"d.txt": "x"}
 	server := []string{"testdata/servers/gopls", "python3"}
 	tests := []struct {
 		path []string
@@ -141,20 +148,24 @@ func TestGetErrors(t *testing.T) {
 		{server, toolTest{name: "by a server", args: args{"filePaths": []string{"a.go"}},
 			want: "1 problem in 1 file (by gopls)\na.go:3:5: error: it is\n    broken (compiler)"}},
 		{server, toolTest{name: "none", args: args{"filePaths": []string{"ok.go"}},
-			files: map[string]string{"ok.go": "package x\n"}, want: "No errors in 1 file (by gopls)"}},
+			files: map[string]string{"ok.go": "package x\n"},
+			want:  "No errors in 1 file (by gopls)"}},
 		{[]string{"go", "python3"},
 			toolTest{name: "by compilers", args: args{"filePaths": []string{"a.go", "b.py"}},
 				want: "~2 problems in 2 files (by go vet; by the Python compiler (syntax only))\na.go:3:18: error: " +
 					"cannot use \"s\""}},
 		{[]string{"go"},
-			toolTest{name: "what cannot be checked", args: args{"filePaths": []string{"c.ts", "d.txt"}},
+			toolTest{name: "what cannot be checked",
+				args: args{"filePaths": []string{"c.ts", "d.txt"}},
 				want: "No errors in 2 files (c.ts not checked: typescript-language-server is not on PATH outside of " +
 					"the workspace; d.txt not checked: nothing here checks \".txt\" files)"}},
 		{[]string{"python3"}, toolTest{name: "all files", args: args{}, want: "~in 3 files ("}},
 		{nil, toolTest{name: "no source", args: args{}, files: map[string]string{"x.txt": ""},
 			want: "There are no source files to check."}},
-		{nil, toolTest{name: "no such file", args: args{"filePaths": []string{"z.go"}}, err: "z.go does not exist"}},
-		{nil, toolTest{name: "a directory", args: args{"filePaths": []string{"."}}, err: "is a directory"}},
+		{nil, toolTest{name: "no such file", args: args{"filePaths": []string{"z.go"}},
+			err: "z.go does not exist"}},
+		{nil, toolTest{name: "a directory", args: args{"filePaths": []string{"."}},
+			err: "is a directory"}},
 	}
 	for _, tt := range tests {
 		onPath(t, tt.path...)
@@ -177,7 +188,8 @@ func TestGetErrorsOfChangedFiles(t *testing.T) {
 		}
 	}
 	onPath(t, "git")
-	for _, want := range []string{"No errors in 2 files", "1 problem in 1 file", "1 problem in 2 files"} {
+	for _, want := range []string{"No errors in 2 files", "1 problem in 1 file",
+		"1 problem in 2 files"} {
 		res, err := call(t, env, "get_errors", args{})
 		if err != nil || !strings.HasPrefix(res.Text(), want) {
 			t.Errorf("got %q, %v, want %q", res.Text(), err, want)

@@ -22,16 +22,19 @@ func TestRunInTerminal(t *testing.T) {
 		want string // ROOT is the workspace
 		err  string
 	}{
-		{"output and place", args{"command": "pwd; echo oops >&2"}, "ROOT\noops\n[exit code 0]", ""},
+		{"output and place", args{"command": "pwd; echo oops >&2"}, "ROOT\noops\n[exit code 0]",
+			""},
 		{"failure", args{"command": "echo no; exit 3"}, "no\n[exit code 3]", ""},
 		{"nothing to say", args{"command": "true"}, "(no output)\n[exit code 0]", ""},
-		{"signal", args{"command": "kill -TERM $$"}, "(no output)\n[ended by signal: terminated]", ""},
+		{"signal", args{"command": "kill -TERM $$"}, "(no output)\n[ended by signal: terminated]",
+			""},
 		{"no input", args{"command": "read x || echo none"}, "none\n[exit code 0]", ""},
 		{"background", args{"command": "sleep 1000 & echo started"}, "started\n[exit code 0]", ""},
 		{"background that keeps the output open", args{"command": "setsid sleep 3 & echo started"},
 			"started\n[exit code 0]", ""},
 		{"secrets", args{"command": "env | grep -c s3cret"}, "0\n[exit code 1]", ""},
-		{"no terminal", args{"command": "test -t 1 && echo yes; echo $TERM"}, "dumb\n[exit code 0]", ""},
+		{"no terminal", args{"command": "test -t 1 && echo yes; echo $TERM"}, "dumb\n[exit code 0]",
+			""},
 		{"out of time", args{"command": "echo begun; sleep 1000", "timeout": 5}, "",
 			"it did not finish within 5s: give it longer, or less to do\nuntil then it wrote:\nbegun"},
 		{"empty", args{"command": " "}, "", "the command is empty"},
@@ -48,7 +51,8 @@ func TestRunInTerminal(t *testing.T) {
 				}
 				return
 			}
-			if want := strings.ReplaceAll(tt.want, "ROOT", env.Root); err != nil || res.Text() != want {
+			if want := strings.ReplaceAll(tt.want, "ROOT", env.Root); err != nil ||
+				res.Text() != want {
 				t.Errorf("got %q, %v, want %q", res.Text(), err, want)
 			}
 		})
@@ -56,12 +60,14 @@ func TestRunInTerminal(t *testing.T) {
 }
 
 func TestTerminalOutputIsCut(t *testing.T) {
-	res, err := call(t, space(t, nil), "run_in_terminal", args{"command": "seq 1 1000000", "explanation": "because"})
+	res, err := call(t, space(t, nil), "run_in_terminal",
+		args{"command": "seq 1 1000000", "explanation": "because"})
 	got := res.Text()
 	if err != nil || len(got) > 40<<10 || !strings.HasPrefix(got, "1\n2\n") ||
-		!strings.HasSuffix(got, "\n1000000\n[exit code 0]") || !strings.Contains(got, "bytes cut here") {
-		t.Errorf("got %d bytes, %v: %.100q, want %q at the beginning and %q at the end", len(got), err, got, "1\n2\n",
-			"\n1000000\n[exit code 0]")
+		!strings.HasSuffix(got, "\n1000000\n[exit code 0]") ||
+		!strings.Contains(got, "bytes cut here") {
+		t.Errorf("got %d bytes, %v: %.100q, want %q at the beginning and %q at the end", len(got),
+			err, got, "1\n2\n", "\n1000000\n[exit code 0]")
 	}
 }
 
@@ -80,11 +86,14 @@ func TestTerminalCancelled(t *testing.T) {
 			}
 		}
 	}()
-	in, _ := json.Marshal(args{"command": "echo hello; touch begun; sleep 1000", "explanation": "because"})
+	in, _ := json.Marshal(args{"command": "echo hello; touch begun; sleep 1000",
+		"explanation": "because"})
 	_, err := builtIn("run_in_terminal").Call(ctx, env, in)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "run_in_terminal was cancelled") ||
+	if !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "run_in_terminal was cancelled") ||
 		!strings.Contains(err.Error(), "hello") {
-		t.Errorf("error %v, want %q in it and %q in it", err, "run_in_terminal was cancelled", "hello")
+		t.Errorf("error %v, want %q in it and %q in it", err, "run_in_terminal was cancelled",
+			"hello")
 	}
 }
 
@@ -96,9 +105,12 @@ func TestRunTests(t *testing.T) {
 		map[string]string{"out": "--- FAIL: TestParse (0.00s)\n    parse_test.go:17: got " +
 			"3\nFAIL\nFAIL\texample/b\t0.012s\n"})
 	res, err := call(t, env, "run_tests", args{"command": "cat out; seq 1 20000; exit 1"})
-	want := "Failed (1):\n- TestParse: parse_test.go:17: got 3\nexample/b\t0.012s\n\n--- FAIL: TestParse"
-	if got := res.Text(); err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n[exit code 1]") {
-		t.Errorf("got %.200q, %v, want %q at the beginning and %q at the end", got, err, want, "\n[exit code 1]")
+	want :=
+		"Failed (1):\n- TestParse: parse_test.go:17: got 3\nexample/b\t0.012s\n\n--- FAIL: TestParse"
+	if got := res.Text(); err != nil || !strings.HasPrefix(got, want) ||
+		!strings.HasSuffix(got, "\n[exit code 1]") {
+		t.Errorf("got %.200q, %v, want %q at the beginning and %q at the end", got, err, want,
+			"\n[exit code 1]")
 	}
 	if res, err := call(t, env, "run_tests", args{"command": "echo fine"}); err != nil ||
 		res.Text() != "fine\n[exit code 0]" {
@@ -107,7 +119,8 @@ func TestRunTests(t *testing.T) {
 	_, err = call(t, env, "run_tests", args{"command": "cat out; sleep 1000", "timeout": 5})
 	if err == nil || !strings.Contains(err.Error(), "within 5s") ||
 		!strings.Contains(err.Error(), "Failed (1):\n- TestParse") {
-		t.Errorf("out of time: %v, want %q in it and %q in it", err, "within 5s", "Failed (1):\n- TestParse")
+		t.Errorf("out of time: %v, want %q in it and %q in it", err, "within 5s",
+			"Failed (1):\n- TestParse")
 	}
 }
 

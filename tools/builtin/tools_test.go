@@ -98,7 +98,8 @@ func TestRegistered(t *testing.T) {
 		{`var _ = add(&tools.Tool{Name: "a"}, f)`, []string{"a"}},
 		{`func init() { add[in](&tools.Tool{Name: "a"}, f) }`, []string{"a"}},
 		{`var _ = 1`, nil},
-		{`var _, _ = add(&tools.Tool{Name: "a"}, f), add(&tools.Tool{Name: "b"}, f)`, []string{"a", "b"}},
+		{`var _, _ = add(&tools.Tool{Name: "a"}, f), add(&tools.Tool{Name: "b"}, f)`,
+			[]string{"a", "b"}},
 		{`const n = "a"; var _ = add(&tools.Tool{Name: n}, f)`, []string{"?"}},
 	}
 	for _, tt := range tests {
@@ -138,7 +139,8 @@ func TestSchemas(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got another %s, want it as it is (go test -update writes it):\n%s", file, got.Bytes())
+				t.Errorf("got another %s, want it as it is (go test -update writes it):\n%s", file,
+					got.Bytes())
 			}
 		})
 	}

@@ -22,7 +22,8 @@ type Allow struct {
 	Terminal []string // commands; see [shellrule.Exactly] for their form
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
-	Tools    []string // names of drop-in tools that may do more than read, and of tools with Consent
+	// names of drop-in tools that may do more than read, and of tools with Consent
+	Tools []string
 	// NoKind allows drop-in tools whose files name no kind. It is set where a person has chosen the
 	// tools that are served or called, and not where a model chooses.
 	NoKind bool
@@ -55,7 +56,8 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 	case t.Kind == tools.Terminal && t.Source == "":
 		command := Command(args)
 		if part := a.notAllowed(command); part != "" {
-			return refuse("the command %q is not allowed: %s has no rule for %s", command, a.where("terminal"), part)
+			return refuse("the command %q is not allowed: %s has no rule for %s", command,
+				a.where("terminal"), part)
 		}
 	case t.Kind == tools.Unknown && a.NoKind:
 	case t.Consent || t.Source != "" && t.Kind != tools.Read:
@@ -92,8 +94,9 @@ func (a *Allow) AllowsHost(host string) bool {
 // valid if only a proxy knows the address.
 func (a *Allow) NotPublic(host string, addr netip.AddrPort) *Refusal {
 	if !addr.IsValid() {
-		return refuse("%s has no address that is known here, and what the proxy makes of it is not allowed: "+
-			"%s lists what is", host, a.where("web"))
+		return refuse(
+			"%s has no address that is known here, and what the proxy makes of it is not allowed: "+
+				"%s lists what is", host, a.where("web"))
 	}
 	return refuse("%s has the address %s, which is not public and not allowed: %s lists what is",
 		host, addr.Addr(), a.where("web"))

@@ -131,7 +131,8 @@ func (p *Provider) tool(t *tools.Tool) providers.Tool {
 		timeout = env.Timeout
 	}
 	return providers.Tool{
-		Name: t.Name, Description: t.Description, Parameters: t.Parameters, Timeout: timeout + answerMargin,
+		Name: t.Name, Description: t.Description, Parameters: t.Parameters,
+		Timeout: timeout + answerMargin,
 		Handler: func(ctx context.Context, args json.RawMessage) (any, error) {
 			call, _ := providers.CallFrom(ctx)
 			root, err := p.root(ctx, call.Session)
@@ -157,7 +158,8 @@ func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	env.Root = root
 	env.Outside = func(_ context.Context, path string, _ bool) error {
 		if !allow.AllowsOutside(path) {
-			return refuse("not allowed: %s lists what is", allow.where("outside")) // the tool names the path
+			// the tool names the path
+			return refuse("not allowed: %s lists what is", allow.where("outside"))
 		}
 		return nil
 	}

@@ -22,15 +22,18 @@ func TestCheck(t *testing.T) {
 		{&tools.Tool{Name: "read_file", Kind: tools.Read}, nil, true},
 		{&tools.Tool{Name: "create_file", Kind: tools.Edit}, nil, true}, // stays in the workspace
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, run, true},
-		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"rm -rf ."}`), false},
-		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":5}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
+			json.RawMessage(`{"command":"rm -rf ."}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
+			json.RawMessage(`{"command":5}`), false},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
 			json.RawMessage(`{"command":"rm -rf .","Command":"go test"}`), false},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
 			json.RawMessage(`{"command":"go test","command":"rm x"}`), false},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
 			json.RawMessage(`{"command":"go test ${a=\"$\"}${b=\"${a}(touch x)\"}${b@P}"}`), false},
-		{&tools.Tool{Name: "run_tests", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test\fx"}`), false},
+		{&tools.Tool{Name: "run_tests", Kind: tools.Terminal},
+			json.RawMessage(`{"command":"go test\fx"}`), false},
 		{&tools.Tool{Name: "lookup", Kind: tools.Read, Source: "lookup.py"}, nil, true},
 		{&tools.Tool{Name: "fetch_web_page", Kind: tools.Web}, nil, true},
 		{&tools.Tool{Name: "github_repo", Kind: tools.Web, Consent: true}, nil, false},
@@ -58,7 +61,9 @@ func TestRefusalNamesThePart(t *testing.T) {
 		"echo $HOME":              `the variable "$HOME"`,
 	} {
 		args, _ := json.Marshal(map[string]string{"command": command})
-		want := fmt.Sprintf("the command %q is not allowed: allow.terminal in lsclient.toml has no rule for %s", command, part)
+		want := fmt.Sprintf(
+			"the command %q is not allowed: allow.terminal in lsclient.toml has no rule for %s",
+			command, part)
 		if err := allow.Check(terminal, args); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %q", command, err, want)
 		}
@@ -79,7 +84,8 @@ func TestOutside(t *testing.T) {
 
 func TestHosts(t *testing.T) {
 	allow := Allow{Web: []string{"wiki.local", "::1"}}
-	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "[0::0:1]": true,
+	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true,
+		"[0::0:1]":    true,
 		"wiki.local.": true, "x.wiki.local": false, "127.0.0.1": false} {
 		if got := allow.AllowsHost(host); got != want {
 			t.Errorf("%s: %v, want %v", host, got, want)
@@ -94,9 +100,12 @@ func TestResultData(t *testing.T) {
 	}{
 		{tools.Result{Parts: []string{"a", "b"}}, `"a\nb"`},
 		{tools.Result{}, `""`},
-		{tools.Result{Data: json.RawMessage(`{"result":"success","n":1}`)}, `{"result":"success","n":1}`},
-		{tools.Result{Data: json.RawMessage(`{"result":"error","message":"no disk"}`)}, `INTERNAL: no disk`},
-		{tools.Result{Data: json.RawMessage(`{"result":"error"}`)}, `INTERNAL: the tool says error, and nothing more`},
+		{tools.Result{Data: json.RawMessage(`{"result":"success","n":1}`)},
+			`{"result":"success","n":1}`},
+		{tools.Result{Data: json.RawMessage(`{"result":"error","message":"no disk"}`)},
+			`INTERNAL: no disk`},
+		{tools.Result{Data: json.RawMessage(`{"result":"error"}`)},
+			`INTERNAL: the tool says error, and nothing more`},
 		{tools.Result{Written: []tools.Written{{Path: "/w/a"}}, Removed: []string{"/w/b"}},
 			`{"result":"success","written":["/w/a"],"removed":["/w/b"]}`},
 	}

@@ -48,7 +48,8 @@ func (p *Provider) RunWith(
 // keep offers new lists, and repeats the last one while it is refused, until ctx ends. It calls
 // tried after each try.
 func (p *Provider) keep(
-	ctx context.Context, lists <-chan []*tools.Tool, offered func([]*tools.Tool, error), tried func(),
+	ctx context.Context, lists <-chan []*tools.Tool, offered func([]*tools.Tool, error),
+	tried func(),
 ) {
 	var list []*tools.Tool
 	var again <-chan time.Time

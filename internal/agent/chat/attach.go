@@ -68,7 +68,9 @@ func (c *chat) attach(ctx context.Context, prompt string) (string, []langserver.
 	env := c.workspace.Env()
 	c.agent.Policy.Guard(env)
 	for _, f := range namedFiles(prompt) {
-		name, data, err := f.read(func(path string) ([]byte, error) { return builtin.ReadFile(ctx, env, path) })
+		name, data, err := f.read(func(path string) ([]byte, error) {
+			return builtin.ReadFile(ctx, env, path)
+		})
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !f.quoted:
 			continue // an @name of a person
@@ -80,20 +82,24 @@ func (c *chat) attach(ctx context.Context, prompt string) (string, []langserver.
 		seen[name] = true
 		if kind := imageType(data); kind != "" {
 			if len(data) > maxImage || len(images) == maxImages {
-				return "", nil, fmt.Errorf("@%s: %d images of at most %d MiB go along with a prompt", name, maxImages,
-					maxImage>>20)
+				return "", nil,
+					fmt.Errorf("@%s: %d images of at most %d MiB go along with a prompt", name,
+						maxImages, maxImage>>20)
 			}
 			images = append(images, langserver.Image{MIME: kind, Data: data})
 			continue
 		}
 		if strings.ContainsRune(string(data[:min(len(data), 8000)]), 0) {
-			return "", nil, fmt.Errorf("@%s is neither a text nor a png, jpeg, gif or webp image", name)
+			return "", nil, fmt.Errorf("@%s is neither a text nor a png, jpeg, gif or webp image",
+				name)
 		}
 		if texts.Len()+len(data) > maxAttached {
-			return "", nil, fmt.Errorf("@%s: the files of a prompt are larger than %d KiB: name it without @, "+
-				"and the model reads what it needs", name, maxAttached>>10)
+			return "", nil,
+				fmt.Errorf("@%s: the files of a prompt are larger than %d KiB: name it without @, "+
+					"and the model reads what it needs", name, maxAttached>>10)
 		}
-		fmt.Fprintf(&texts, "\n\n<file path=%q>\n%s\n</file>", name, strings.TrimSuffix(string(data), "\n"))
+		fmt.Fprintf(&texts, "\n\n<file path=%q>\n%s\n</file>", name,
+			strings.TrimSuffix(string(data), "\n"))
 	}
 	return prompt + texts.String(), images, nil
 }

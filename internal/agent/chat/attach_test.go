@@ -40,7 +40,8 @@ func FuzzNamedFiles(f *testing.F) {
 			if file.quoted {
 				mark = `@"` + file.path + `"`
 			}
-			if file.path == "" || strings.Contains(file.path, "\n") || !strings.Contains(prompt, mark) {
+			if file.path == "" || strings.Contains(file.path, "\n") ||
+				!strings.Contains(prompt, mark) {
 				t.Errorf("%q names %+v, want a path that stands in it", prompt, file)
 			}
 		}
@@ -60,7 +61,8 @@ func TestFrontMatter(t *testing.T) {
 	for _, test := range tests {
 		description, rest := frontMatter(test.text)
 		if description != test.description || rest != test.rest {
-			t.Errorf("frontMatter(%q) = %q, %q, want %q, %q", test.text, description, rest, test.description, test.rest)
+			t.Errorf("frontMatter(%q) = %q, %q, want %q, %q", test.text, description, rest,
+				test.description, test.rest)
 		}
 	}
 }
@@ -70,7 +72,8 @@ func FuzzFrontMatter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		description, rest := frontMatter(text)
 		if strings.ContainsAny(description, "\n\x1b") {
-			t.Errorf("frontMatter(%q) has the description %q, want one clean line", text, description)
+			t.Errorf("frontMatter(%q) has the description %q, want one clean line", text,
+				description)
 		}
 		if plain := strings.ReplaceAll(text, "\r\n", "\n"); !strings.HasSuffix(plain, rest) {
 			t.Errorf("frontMatter(%q) leaves %q, want the end of it", text, rest)

@@ -43,7 +43,8 @@ func Run(ctx context.Context, c *console.Console, o agent.Options,
 	defer signal.Stop(h.stop)
 	ctx, cancel := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
 	defer cancel()
-	h.lines = c.OpenLines(filepath.Join(workspace.StateDir(), "lsclient-history"), h.interrupt, h.candidates)
+	h.lines = c.OpenLines(filepath.Join(workspace.StateDir(), "lsclient-history"), h.interrupt,
+		h.candidates)
 	defer h.lines.Close()
 	o.TodoList = h.lines.Interactive
 	var err error
@@ -151,7 +152,9 @@ func (c *chat) injected(ctx context.Context) error {
 		c.console.Show(agent.Injected{Prompt: p.Prompt})
 		// The person is typing, so no questions now.
 		c.agent.Policy.SetBusy(true)
-		err := c.work(ctx, func(ctx context.Context) error { return c.turn(ctx, p.Prompt, p.Source) })
+		err := c.work(ctx, func(ctx context.Context) error {
+			return c.turn(ctx, p.Prompt, p.Source)
+		})
 		c.agent.Policy.SetBusy(false)
 		if err != nil && !c.printError(err) {
 			return err

@@ -40,17 +40,23 @@ func slashCommands() []slashCommand {
 		{"/effort", "[LEVEL]", "show or change how much the model reasons", (*chat).setEffort},
 		{"/models", "", "list the models", (*chat).listModels},
 		{"/tools", "", "list the tools", (*chat).listTools},
-		{"/mcp", "[start|stop|restart [SERVER]]", "list the MCP servers, or start and stop them", (*chat).mcp},
-		{"/diff", "[TURN]", "show what the last turn, or the turns from TURN on, changed in files", (*chat).diff},
-		{"/undo", "[TURN]", "undo the edits of the last turn, or of the turns from TURN on", (*chat).undo},
+		{"/mcp", "[start|stop|restart [SERVER]]", "list the MCP servers, or start and stop them",
+			(*chat).mcp},
+		{"/diff", "[TURN]", "show what the last turn, or the turns from TURN on, changed in files",
+			(*chat).diff},
+		{"/undo", "[TURN]", "undo the edits of the last turn, or of the turns from TURN on",
+			(*chat).undo},
 		{"/redo", "", "take the last undo back", (*chat).redo},
 		{"/new", "", "begin a new conversation; the model forgets this one", (*chat).beginAnew},
 		{"/clear", "", "clear the screen and begin a new conversation", (*chat).clear},
-		{"/compact", "", "let the model sum the conversation up, to make room in its context", (*chat).compact},
-		{"/resume", "[ID]", "list the workspace's conversations, or go on with one", (*chat).resume},
+		{"/compact", "", "let the model sum the conversation up, to make room in its context",
+			(*chat).compact},
+		{"/resume", "[ID]", "list the workspace's conversations, or go on with one",
+			(*chat).resume},
 		{"/reasoning", "", "show the model's reasoning, or hide it again", (*chat).toggleReasoning},
 		{"/help", "", "this list", (*chat).printHelp},
-		{"/quit", "", "end the chat (also exit, Ctrl-D); Ctrl-C ends the turn that runs", (*chat).quit},
+		{"/quit", "", "end the chat (also exit, Ctrl-D); Ctrl-C ends the turn that runs",
+			(*chat).quit},
 	}
 }
 
@@ -87,8 +93,9 @@ func (c *chat) quit(context.Context, string) error { return errLeave }
 func (c *chat) printHelp(context.Context, string) error {
 	var lines []string
 	for _, command := range slashCommands() {
-		lines = append(lines, fmt.Sprintf("%-12s %s", strings.TrimSpace(command.name+" "+command.arguments),
-			command.help))
+		lines = append(lines,
+			fmt.Sprintf("%-12s %s", strings.TrimSpace(command.name+" "+command.arguments),
+				command.help))
 	}
 	own, faults := c.ownCommands()
 	for _, o := range own {
@@ -177,8 +184,8 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 		if err != nil {
 			return workspace.ExitError(err)
 		}
-		c.console.Out.Notef("%s became a summary; the context has %s tokens now", visible.Count(turns, "turn"),
-			console.Tokens(after.Used))
+		c.console.Out.Notef("%s became a summary; the context has %s tokens now",
+			visible.Count(turns, "turn"), console.Tokens(after.Used))
 		return nil
 	})
 }
@@ -192,9 +199,12 @@ func (c *chat) clear(ctx context.Context, arguments string) error {
 // mcp runs the line /mcp [start|stop|restart [SERVER]] of a chat.
 func (c *chat) mcp(ctx context.Context, arguments string) error {
 	action, name, _ := strings.Cut(arguments, " ")
-	actions := []langserver.MCPAction{"", langserver.MCPStart, langserver.MCPStop, langserver.MCPRestart}
+	actions := []langserver.MCPAction{"", langserver.MCPStart, langserver.MCPStop,
+		langserver.MCPRestart}
 	if !slices.Contains(actions, langserver.MCPAction(action)) {
-		return cli.Usage("/mcp %s: use /mcp, or /mcp start, stop or restart, and a server's name or none", action)
+		return cli.Usage(
+			"/mcp %s: use /mcp, or /mcp start, stop or restart, and a server's name or none",
+			action)
 	}
 	names, err := c.workspace.MCPNames(strings.TrimSpace(name))
 	if err != nil {
@@ -206,7 +216,8 @@ func (c *chat) mcp(ctx context.Context, arguments string) error {
 		if action == "" {
 			states, err = c.agent.Server.MCPServers(ctx)
 		} else {
-			states, err = c.workspace.ChangeMCP(ctx, c.agent.Server, names, langserver.MCPAction(action))
+			states, err = c.workspace.ChangeMCP(ctx, c.agent.Server, names,
+				langserver.MCPAction(action))
 		}
 		if err != nil {
 			return workspace.ExitError(err)
@@ -329,7 +340,8 @@ func (c *chat) resume(ctx context.Context, word string) error {
 		list, err := agent.ListKept(c.workspace.Note)
 		for _, i := range list {
 			if i.Workspace == c.workspace.Dir {
-				c.console.Out.Notef("%s  %s  %s", i.ShortID(), console.Clock(i.UpdatedAt), cli.Shorten(i.Title, 60))
+				c.console.Out.Notef("%s  %s  %s", i.ShortID(), console.Clock(i.UpdatedAt),
+					cli.Shorten(i.Title, 60))
 			}
 		}
 		return err
@@ -358,7 +370,8 @@ func (c *chat) candidates(word string) (found []terminal.Candidate) {
 	own, _ := c.ownCommands()
 	for _, o := range own {
 		if strings.HasPrefix(o.name, word) {
-			found = append(found, terminal.Candidate{Text: o.name, Help: visible.Line(o.description)})
+			found = append(found,
+				terminal.Candidate{Text: o.name, Help: visible.Line(o.description)})
 		}
 	}
 	return found

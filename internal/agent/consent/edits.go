@@ -38,7 +38,8 @@ func (p *Policy) Edit(ctx context.Context, root string, list []tools.FileEdit,
 	if p.edits.allow(list) {
 		return false, nil
 	}
-	q := Question{Edits: list, Diffs: diffs, Choices: []Choice{{Answer: Once}, {Session, "all edits"}}}
+	q := Question{Edits: list, Diffs: diffs,
+		Choices: []Choice{{Answer: Once}, {Session, "all edits"}}}
 	if real, err := protect.Resolve(root); err == nil {
 		root = real
 	}
@@ -46,7 +47,8 @@ func (p *Policy) Edit(ctx context.Context, root string, list []tools.FileEdit,
 	if isOffered {
 		q.Choices = append(q.Choices, Choice{Always, dir.pattern(root)})
 	}
-	no := &provide.Refusal{What: "a person must allow such an edit, and is busy with something else"}
+	no :=
+		&provide.Refusal{What: "a person must allow such an edit, and is busy with something else"}
 	reply, err := p.question(ctx, q, no)
 	if err != nil {
 		return true, err
@@ -121,7 +123,8 @@ func commonDir(root string, list []tools.FileEdit) (dir editDir, isOffered bool)
 
 // isBelow reports whether a clean path lies in dir, at any depth.
 func isBelow(path, dir string) bool {
-	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+	return strings.HasPrefix(path,
+		strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
 // pattern returns the directory's files as a pattern for people.

@@ -32,7 +32,8 @@ type Policy struct {
 
 // Allowed returns the permissions of a configuration.
 func Allowed(c configs.LSClient) provide.Allow {
-	return provide.Allow{Terminal: c.Allow.Terminal, Outside: c.Allow.Outside, Web: c.Allow.Web, Tools: c.Allow.Tools}
+	return provide.Allow{Terminal: c.Allow.Terminal, Outside: c.Allow.Outside, Web: c.Allow.Web,
+		Tools: c.Allow.Tools}
 }
 
 // New returns a policy for the configuration that conf returns at the time of a call. With yes, the
@@ -86,18 +87,22 @@ func (p *Policy) outside(ctx context.Context, path string, write bool) error {
 		verb = "write"
 	}
 	no := &provide.Refusal{What: "not allowed: allow.outside in lsclient.toml lists what is"}
-	return p.ask(ctx, request{what: verb + " outside the workspace: " + visible.Line(path), key: verb + " " + path}, no)
+	return p.ask(ctx, request{what: verb + " outside the workspace: " + visible.Line(path),
+		key: verb + " " + path}, no)
 }
 
 // protected decides about writing to places where files make programs run. A person must allow each
 // such write, whatever lsclient.toml allows, and --yes does not.
 func (p *Policy) protected(ctx context.Context, path, why string) error {
 	if p.yes || p.asker == nil {
-		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: " +
+		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked " +
+			"here: " +
 			"use --ask, or write it yourself"}
 	}
-	no := &provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
-	return p.ask(ctx, request{what: "write " + visible.Line(path) + ", which is protected: " + why}, no)
+	no :=
+		&provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
+	return p.ask(ctx, request{what: "write " + visible.Line(path) + ", which is protected: " + why},
+		no)
 }
 
 // private decides about a web server whose address is private or unknown.
@@ -110,7 +115,8 @@ func (p *Policy) private(ctx context.Context, host string, addr netip.AddrPort) 
 	if !addr.IsValid() {
 		what = fmt.Sprintf("fetch from %s, of which only the proxy knows the address", host)
 	}
-	return p.ask(ctx, request{what: what, key: "host " + host, refused: what}, allow.NotPublic(host, addr))
+	return p.ask(ctx, request{what: what, key: "host " + host, refused: what},
+		allow.NotPublic(host, addr))
 }
 
 // MCPTool decides about a call of an MCP server's tool.
@@ -122,7 +128,8 @@ func (p *Policy) MCPTool(ctx context.Context, server, tool string, args json.Raw
 	what := "use the MCP tool " + name + " with " + string(args)
 	return p.ask(ctx, request{what: what, key: "mcp " + name, refused: what},
 		&provide.Refusal{What: fmt.Sprintf(
-			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
+			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are",
+			name)})
 }
 
 // SetBusy sets whether the person does something else, so that questions are answered with no.
@@ -172,10 +179,12 @@ func (p *Policy) ask(ctx context.Context, r request, no error) error {
 	text := visible.Text(r.what)
 	if len(text) > maxAsked {
 		return &provide.Refusal{What: fmt.Sprintf(
-			"the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller",
+			"the request is %d bytes long, and nobody is asked to allow more than %d at once: "+
+				"make it smaller",
 			len(text), maxAsked)}
 	}
-	q := Question{Text: visible.Ends(text, askedBytes, askedLines), Choices: []Choice{{Answer: Once}}}
+	q := Question{Text: visible.Ends(text, askedBytes, askedLines),
+		Choices: []Choice{{Answer: Once}}}
 	if q.Text != text {
 		q.Whole = text
 	}

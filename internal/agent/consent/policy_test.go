@@ -49,15 +49,17 @@ func TestAskForEdits(t *testing.T) {
 			"the user said no to: the change of d/x"}},
 		"a reason": {{edits("d/x", "d/e/y"), Answer{Reason: "use tabs"}, "d/**",
 			"the user said no to: the change of d/x, d/e/y\nThe user's reason: use tabs"}},
-		"session": {{edits("d/x"), Answer{Word: Session}, "d/**", ""}, {edits("e/x", "../out"), Answer{}, "-", ""}},
+		"session": {{edits("d/x"), Answer{Word: Session}, "d/**", ""},
+			{edits("e/x", "../out"), Answer{}, "-", ""}},
 		"always": {{edits("d/x", "d/e/y"), Answer{Word: Always}, "d/**", ""},
 			{edits("d/e/f/z"), Answer{}, "-", ""}, {edits("dd/x"), Answer{}, "dd/**", "said no"},
 			{edits("d/x", "f"), Answer{}, "", "said no"}},
-		"at the root": {{edits("x", "y"), Answer{Word: Always}, "*", ""}, {edits("z"), Answer{}, "-", ""},
-			{edits("d/x"), Answer{}, "d/**", "said no"}},
+		"at the root": {{edits("x", "y"), Answer{Word: Always}, "*", ""},
+			{edits("z"), Answer{}, "-", ""}, {edits("d/x"), Answer{}, "d/**", "said no"}},
 		"outside":       {{edits("../out/x"), Answer{}, "", "said no"}},
 		"a hostile dir": {{edits("d\x1b[2J/x"), Answer{}, `d\x1b[2J/**`, "said no"}},
-		"a new directory": {{[]tools.FileEdit{{Path: "/work/d/new", Name: "d/new", Dir: true}}, Answer{}, "d/**",
+		"a new directory": {{[]tools.FileEdit{{Path: "/work/d/new", Name: "d/new", Dir: true}},
+			Answer{}, "d/**",
 			"said no"}},
 	}
 	for name, steps := range tests {
@@ -86,7 +88,8 @@ func TestAskForEdits(t *testing.T) {
 	_, _ = forgetful.Edit(t.Context(), "/work", edits("x"), nil)
 	forgetful.ForgetSession()
 	if _, err := forgetful.Edit(t.Context(), "/work", edits("x"), nil); err == nil {
-		t.Error("editing in a new conversation with the consent of the last one: got no error, want a refusal")
+		t.Error(
+			"editing in a new conversation with the consent of the last one: got no error, want a refusal")
 	}
 }
 
@@ -102,9 +105,11 @@ func TestProtectedEachTime(t *testing.T) {
 	}
 	want := []Choice{{Answer: Once}}
 	for i, q := range s.asked {
-		if !slices.Equal(q.Choices, want) || q.Text != "write /x/.git/config, which is protected: why" {
-			t.Errorf("question %d is %q with the choices %v, want the path and why, and the choices %v", i, q.Text,
-				q.Choices, want)
+		if !slices.Equal(q.Choices, want) ||
+			q.Text != "write /x/.git/config, which is protected: why" {
+			t.Errorf(
+				"question %d is %q with the choices %v, want the path and why, and the choices %v",
+				i, q.Text, q.Choices, want)
 		}
 	}
 	if len(s.asked) != 3 {
@@ -113,9 +118,11 @@ func TestProtectedEachTime(t *testing.T) {
 }
 
 func TestAllowed(t *testing.T) {
-	a := configs.AllowList{Terminal: []string{"a"}, Outside: []string{"/b"}, Web: []string{"c"}, Tools: []string{"d"}}
+	a := configs.AllowList{Terminal: []string{"a"}, Outside: []string{"/b"}, Web: []string{"c"},
+		Tools: []string{"d"}}
 	got := Allowed(configs.LSClient{Allow: a})
-	if got.Terminal[0] != "a" || got.Outside[0] != "/b" || got.Web[0] != "c" || got.Tools[0] != "d" {
+	if got.Terminal[0] != "a" || got.Outside[0] != "/b" || got.Web[0] != "c" ||
+		got.Tools[0] != "d" {
 		t.Errorf("got %+v, want what the configuration allows: %+v", got, a)
 	}
 }
@@ -128,6 +135,7 @@ func TestQuestionNamesWorker(t *testing.T) {
 	_ = p.Tool(WithWorker(t.Context(), "coder"), tool, []byte(`{}`))
 	_ = p.Tool(t.Context(), tool, []byte(`{}`))
 	if len(s.asked) != 2 || s.asked[0].Worker != "coder" || s.asked[1].Worker != "" {
-		t.Errorf("got the questions %+v, want one of the worker coder and one of no worker", s.asked)
+		t.Errorf("got the questions %+v, want one of the worker coder and one of no worker",
+			s.asked)
 	}
 }

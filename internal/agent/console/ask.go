@@ -105,7 +105,8 @@ func (q *question) read(line string) consent.Answer {
 		return consent.Answer{}
 	}
 	for _, no := range []string{"no", "n"} {
-		if rest, ok := strings.CutPrefix(word, no); ok && strings.TrimLeft(rest, ":,; \t") != rest || word == no {
+		if rest, ok := strings.CutPrefix(word, no); ok &&
+			strings.TrimLeft(rest, ":,; \t") != rest || word == no {
 			return consent.Answer{Reason: strings.TrimLeft(line[len(no):], ":,; \t")}
 		}
 	}
@@ -150,7 +151,9 @@ func (c *Console) Asker() (consent.Asker, error) {
 			return nil, err
 		}
 	}
-	lines := &answers{in: bufio.NewReader(tty), flush: func() { flushInput(tty.Fd()) }, out: c.Out.Err,
+	lines := &answers{in: bufio.NewReader(tty), flush: func() {
+		flushInput(tty.Fd())
+	}, out: c.Out.Err,
 		status: c.status}
 	return &asker{&c.mu, c.view(), lines.read}, nil
 }

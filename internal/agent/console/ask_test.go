@@ -24,11 +24,13 @@ import (
 func TestReadAnswer(t *testing.T) {
 	q := question{Choices: []consent.Choice{{Answer: consent.Once}, {Answer: consent.Always}}}
 	for line, want := range map[string]consent.Answer{
-		"y\n": {Word: consent.Once}, " YES \r\n": {Word: consent.Once}, "a\n": {Word: consent.Always},
-		"": {}, "\n": {}, "n\n": {},
-		"No\n": {}, "n: use tabs\n": {Reason: "use tabs"}, "no, Use Tabs: x\n": {Reason: "Use Tabs: x"},
-		"n use tabs\n": {Reason: "use tabs"}, "not now\n": {Reason: "not now"}, "use tabs\n": {Reason: "use tabs"},
-		"session\n": {}, "w\n": {}, "yes please\n": {Reason: "yes please"},
+		"y\n": {Word: consent.Once}, " YES \r\n": {Word: consent.Once},
+		"a\n": {Word: consent.Always}, "": {}, "\n": {}, "n\n": {},
+		"No\n": {}, "n: use tabs\n": {Reason: "use tabs"},
+		"no, Use Tabs: x\n": {Reason: "Use Tabs: x"},
+		"n use tabs\n":      {Reason: "use tabs"}, "not now\n": {Reason: "not now"},
+		"use tabs\n": {Reason: "use tabs"}, "session\n": {}, "w\n": {},
+		"yes please\n": {Reason: "yes please"},
 	} {
 		if got := q.read(line); got != want {
 			t.Errorf("%q is read as %+v, want %+v", line, got, want)
@@ -42,20 +44,24 @@ func change(path, was, now string) tools.FileEdit {
 
 // The question has the diff, and of a long one its ends and how to see all.
 func TestEditText(t *testing.T) {
-	list := []tools.FileEdit{change("x", "a\n", "b\x1b[2J\n"), change("y", "", strings.Repeat("line\n", 100))}
+	list := []tools.FileEdit{change("x", "a\n", "b\x1b[2J\n"),
+		change("y", "", strings.Repeat("line\n", 100))}
 	var diffs []diff.Diff
 	for _, e := range list {
 		diffs = append(diffs, diff.New(e.Name, e.Was, e.Now))
 	}
 	text, whole := editText(list, diffs, diffView{})
-	if !strings.HasPrefix(text, "change files:\nchanged x +1 -1\n  @@ -1 +1 @@\n  -a\n  +b\\x1b[2J\nchanged y +100 -0\n") ||
+	if !strings.HasPrefix(text,
+		"change files:\nchanged x +1 -1\n  @@ -1 +1 @@\n  -a\n  +b\\x1b[2J\nchanged y +100 -0\n") ||
 		!strings.HasSuffix(text, "… 61 more lines; w shows all") ||
 		strings.Count(whole, "line") != 100 {
-		t.Errorf("the question is\n%s\nand whole\n%s\nwant both diffs, the second cut to its ends, and whole 100 lines",
+		t.Errorf(
+			"the question is\n%s\nand whole\n%s\nwant both diffs, the second cut to its ends, and whole 100 lines",
 			text, whole)
 	}
 	if text, whole = editText(list[:1], diffs[:1], diffView{}); whole != "" {
-		t.Errorf("the question is\n%s\nand has a whole text, want none, because nothing is cut", text)
+		t.Errorf("the question is\n%s\nand has a whole text, want none, because nothing is cut",
+			text)
 	}
 }
 
@@ -143,7 +149,8 @@ func TestAskShowsAll(t *testing.T) {
 		if tool != "run_in_terminal" {
 			source = tool + ".py"
 		}
-		err = p.Tool(t.Context(), &tools.Tool{Name: tool, Kind: kind, Source: source}, json.RawMessage(args))
+		err = p.Tool(t.Context(), &tools.Tool{Name: tool, Kind: kind, Source: source},
+			json.RawMessage(args))
 		return out.String(), err
 	}
 	command := func(c string) string {
@@ -153,21 +160,28 @@ func TestAskShowsAll(t *testing.T) {
 		}
 		return string(b)
 	}
-	long := "git status " + strings.Repeat("x", 5000) + "; rm -rf MIDDLE;" + strings.Repeat("y", 5000) + "; rm -rf END"
+	long := "git status " + strings.Repeat("x", 5000) + "; rm -rf MIDDLE;" + strings.Repeat("y",
+		5000) + "; rm -rf END"
 	shown, err := ask("n\n", "run_in_terminal", command(long))
-	if err == nil || !strings.Contains(shown, "git status x") || !strings.Contains(shown, "rm -rf END") ||
-		strings.Contains(shown, "MIDDLE") ||
+	if err == nil || !strings.Contains(shown, "git status x") ||
+		!strings.Contains(shown, "rm -rf END") || strings.Contains(shown, "MIDDLE") ||
 		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) ||
 		!strings.Contains(shown, "[w]hole") {
-		t.Errorf("refusing a long command: got the error %v and\n%s\nwant an error, the command's ends, "+
-			"how much is left out, and the choice w", err, shown)
+		t.Errorf(
+			"refusing a long command: got the error %v and\n%s\nwant an error, the command's ends, "+
+				"how much is left out, and the choice w", err, shown)
 	}
-	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil || !strings.Contains(shown, long) {
-		t.Errorf("a long command after w: got the error %v and\n%s\nwant no error and the whole command", err, shown)
+	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil ||
+		!strings.Contains(shown, long) {
+		t.Errorf(
+			"a long command after w: got the error %v and\n%s\nwant no error and the whole command",
+			err, shown)
 	}
-	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", 64<<10))); err == nil || shown != "" ||
+	if shown, err = ask("y\n", "run_in_terminal",
+		command(strings.Repeat("x", 64<<10))); err == nil || shown != "" ||
 		!strings.Contains(err.Error(), "65541 bytes long") {
-		t.Errorf("a command over 64 KiB: got the error %v and %.100q, want its length in the error, and no question",
+		t.Errorf(
+			"a command over 64 KiB: got the error %v and %.100q, want its length in the error, and no question",
 			err, shown)
 	}
 	shown, _ = ask("n\n", "run_in_terminal", command("ls '\x1b]'; rm x; '\a' \u202eb\nAllow it? "))
@@ -176,6 +190,7 @@ func TestAskShowsAll(t *testing.T) {
 	}
 	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown,
 		`use the tool deploy with {"stage":"production"}`) {
-		t.Errorf("the question about a drop-in is %q, want the tool's name and its arguments in it", shown)
+		t.Errorf("the question about a drop-in is %q, want the tool's name and its arguments in it",
+			shown)
 	}
 }

@@ -17,10 +17,11 @@ func TestReadStdin(t *testing.T) {
 	tests := map[string]struct {
 		in, want, fault string
 	}{
-		"a text":            {in: "one\ntwo\n", want: "one\ntwo"},
-		"nothing":           {},
-		"only a line end":   {in: "\r\n"},
-		"as much as fits":   {in: strings.Repeat("x", maxStdin), want: strings.Repeat("x", maxStdin)},
+		"a text":          {in: "one\ntwo\n", want: "one\ntwo"},
+		"nothing":         {},
+		"only a line end": {in: "\r\n"},
+		"as much as fits": {in: strings.Repeat("x", maxStdin),
+			want: strings.Repeat("x", maxStdin)},
 		"more than fits":    {in: strings.Repeat("x", maxStdin+1), fault: "more than 1 MiB"},
 		"bytes of no text":  {in: "\xff\xfe", fault: "not text"},
 		"a NUL in the text": {in: "a\x00b", fault: "not text"},
@@ -42,9 +43,10 @@ func TestSilentStdin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		begin := time.Now()
-		if text, isSilent, err := readStdin(t.Context(), r, stdinPatience); text != "" || !isSilent || err != nil ||
-			time.Since(begin) != stdinPatience {
-			t.Errorf("a silent pipe: got %q, silent %v, %v after %v; want no text, silent true, no error, after %v",
+		if text, isSilent, err := readStdin(t.Context(), r, stdinPatience); text != "" ||
+			!isSilent || err != nil || time.Since(begin) != stdinPatience {
+			t.Errorf(
+				"a silent pipe: got %q, silent %v, %v after %v; want no text, silent true, no error, after %v",
 				text, isSilent, err, time.Since(begin), stdinPatience)
 		}
 		_ = w.Close()
@@ -57,8 +59,8 @@ func TestSilentStdin(t *testing.T) {
 			_, _ = w.Write([]byte("last"))
 			_ = w.Close()
 		}()
-		if text, isSilent, err := readStdin(t.Context(), r, stdinPatience); text != "first last" || isSilent ||
-			err != nil {
+		if text, isSilent, err := readStdin(t.Context(), r, stdinPatience); text != "first last" ||
+			isSilent || err != nil {
 			t.Errorf("a slow pipe: got %q, silent %v, %v; want all of it", text, isSilent, err)
 		}
 
@@ -97,7 +99,8 @@ func TestIsPiped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in   io.Reader
 		want bool
-	}{"/dev/null": {null, false}, "a file": {file, true}, "a pipe": {r, true}, "a closed one": {closed, false}} {
+	}{"/dev/null": {null, false}, "a file": {file, true}, "a pipe": {r, true},
+		"a closed one": {closed, false}} {
 		if got := isPiped(tt.in); got != tt.want {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
@@ -113,6 +116,7 @@ func TestMaterialHasItsMark(t *testing.T) {
 		t.Errorf("got %q, want one mark %s at its end", first, end)
 	}
 	if second := withMaterial("review this", end); strings.Count(second, end) != 1 {
-		t.Errorf("got %q, want one mark %s, although the text guessed that of the last one", second, end)
+		t.Errorf("got %q, want one mark %s, although the text guessed that of the last one", second,
+			end)
 	}
 }

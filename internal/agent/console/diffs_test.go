@@ -23,16 +23,19 @@ func TestShowDiff(t *testing.T) {
 	}{
 		"plain": {newDiff("x", "a\nb\n", "a\nc"), diffView{},
 			"changed x +1 -1\n  @@ -1,2 +1,2 @@\n   a\n  -b\n  +c (no line end)"},
-		"colours": {newDiff("x", "b\n", "c\n"), diffView{color: true}, "\x1b[01mchanged x +1 -1\x1b[0m\n" +
-			"  \x1b[34m@@ -1 +1 @@\x1b[0m\n  \x1b[31m-b\x1b[0m\n  \x1b[32m+c\x1b[0m"},
-		"hostile": {newDiff("x\x1b[2J\n", "", "\x1b]0;t\a\u202eb\u200b\x1b[31m\r\n\xff\n"), diffView{},
+		"colours": {newDiff("x", "b\n", "c\n"), diffView{color: true},
+			"\x1b[01mchanged x +1 -1\x1b[0m\n" +
+				"  \x1b[34m@@ -1 +1 @@\x1b[0m\n  \x1b[31m-b\x1b[0m\n  \x1b[32m+c\x1b[0m"},
+		"hostile": {newDiff("x\x1b[2J\n", "", "\x1b]0;t\a\u202eb\u200b\x1b[31m\r\n\xff\n"),
+			diffView{},
 			`changed x\x1b[2J\n +2 -0` + "\n  @@ -0,0 +1,2 @@\n" +
 				`  +\x1b]0;t\x07\u202eb\u200b\x1b[31m\x0d` + "\n" + `  +\xff`},
 		"CR LF before and after": {newDiff("x", "a\r\n", "b\r\n"), diffView{},
 			"changed x +1 -1\n  @@ -1 +1 @@\n  -a\n  +b"},
 		"line ends that change": {newDiff("x", "a\r\n", "a\n"), diffView{},
 			"changed x +1 -1\n  @@ -1 +1 @@\n  -a\\x0d\n  +a"},
-		"binary": {newDiff("x", "\x00", ""), diffView{}, "changed x (a binary file, 1 bytes before and 0 now)"},
+		"binary": {newDiff("x", "\x00", ""), diffView{},
+			"changed x (a binary file, 1 bytes before and 0 now)"},
 	}
 	for name, tt := range tests {
 		if got := tt.view.show(tt.d); got != tt.want {
@@ -47,25 +50,29 @@ func TestShowLongDiff(t *testing.T) {
 	if !strings.HasPrefix(got, "changed x +121 -0\n") ||
 		!strings.HasSuffix(got, "\n  … 82 more lines; /diff shows all") ||
 		strings.Count(got, "\n") != shownLines+1 {
-		t.Errorf("a long diff shows as\n%s\nwant its size, %d lines and how to see all", got, shownLines)
+		t.Errorf("a long diff shows as\n%s\nwant its size, %d lines and how to see all", got,
+			shownLines)
 	}
 	got = diffView{all: true}.show(d)
 	if strings.Count(got, "\n") != 122 || !strings.Contains(got, strings.Repeat("é", 1000)) {
 		t.Errorf("all of a long diff shows as\n%s\nwant its 122 lines, none of them cut", got)
 	}
 	long := newDiff("x", "", strings.Repeat("é", 1000)+"\n")
-	if got := (diffView{}).show(long); !strings.HasSuffix(got, strings.Repeat("é", 250)+" … 1500 more bytes") {
+	if got := (diffView{}).show(long); !strings.HasSuffix(got,
+		strings.Repeat("é", 250)+" … 1500 more bytes") {
 		t.Errorf("a long line shows as\n%s\nwant it cut at a whole character", got)
 	}
 }
 
 // An event of --json holds a diff of bounded size that says what it lacks.
 func TestDiffText(t *testing.T) {
-	got := diffText([]diff.Diff{*newDiff("a", "", "1\n"), *newDiff("b", "", strings.Repeat("0123456\n", 100_000))})
-	if !strings.HasPrefix(got, "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+1\n--- a/b\n") || len(got) > maxDiffJSON+100 ||
-		!strings.HasSuffix(got, " more bytes\n") {
+	got := diffText([]diff.Diff{*newDiff("a", "", "1\n"),
+		*newDiff("b", "", strings.Repeat("0123456\n", 100_000))})
+	if !strings.HasPrefix(got, "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+1\n--- a/b\n") ||
+		len(got) > maxDiffJSON+100 || !strings.HasSuffix(got, " more bytes\n") {
 		t.Errorf("got %d bytes that begin with %.50q and end in %q, want the first diff whole, "+
-			"at most %d bytes, and how many more bytes there are", len(got), got, got[len(got)-40:], maxDiffJSON+100)
+			"at most %d bytes, and how many more bytes there are", len(got), got, got[len(got)-40:],
+			maxDiffJSON+100)
 	}
 }
 

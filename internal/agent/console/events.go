@@ -47,8 +47,8 @@ func (c *Console) Show(e agent.Event) {
 			c.display.Live(e.Line)
 		}
 	case agent.GatewayLog:
-		c.Out.Report(map[string]any{"type": "log", "level": e.Level, "message": e.Message}, "[%s] %s", e.Level,
-			cli.Clean(e.Message))
+		c.Out.Report(map[string]any{"type": "log", "level": e.Level, "message": e.Message},
+			"[%s] %s", e.Level, cli.Clean(e.Message))
 	case agent.NotUndoable:
 		message := "this edit can't be undone: " + e.Reason
 		c.Out.Report(map[string]any{"type": "notice", "severity": "warning", "message": message},
@@ -84,9 +84,11 @@ func (c *Console) draw(e agent.Event) (line any) {
 		if e.Err != nil {
 			message := cli.AsError(e.Err).Message
 			c.note(e.Worker, "%s %s", c.Paint(cli.Red, "failed:"), cli.OneLine(message))
-			return eventLine{Type: "worker", Worker: e.Worker, State: "error", Result: e.Answer, Error: message}
+			return eventLine{Type: "worker", Worker: e.Worker, State: "error", Result: e.Answer,
+				Error: message}
 		}
-		c.note(e.Worker, "%s %s", c.Paint(cli.Green, "done:"), cli.Shorten(cli.Clean(cmp.Or(e.Answer, "-")), 100))
+		c.note(e.Worker, "%s %s", c.Paint(cli.Green, "done:"),
+			cli.Shorten(cli.Clean(cmp.Or(e.Answer, "-")), 100))
 		return eventLine{Type: "worker", Worker: e.Worker, State: "completed", Result: e.Answer}
 	}
 	return nil
@@ -275,7 +277,8 @@ func todoList(input json.RawMessage) string {
 	marks := map[string]string{"completed": "☑", "in-progress": "▶"}
 	var lines []string
 	for _, item := range call.TodoList[:min(len(call.TodoList), 50)] {
-		lines = append(lines, "  "+cmp.Or(marks[item.Status], "☐")+" "+cli.Shorten(cli.OneLine(item.Title), 100))
+		lines = append(lines,
+			"  "+cmp.Or(marks[item.Status], "☐")+" "+cli.Shorten(cli.OneLine(item.Title), 100))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -313,9 +316,11 @@ func (c *Console) summary(r langserver.Turn) {
 	if r.Usage.Cached > 0 {
 		cached = " (" + Tokens(r.Usage.Cached) + " cached)"
 	}
-	parts := []string{Tokens(r.Usage.Prompt) + " tokens in" + cached + ", " + Tokens(r.Usage.Completion) + " out"}
+	parts := []string{Tokens(r.Usage.Prompt) + " tokens in" + cached + ", " +
+		Tokens(r.Usage.Completion) + " out"}
 	if w := c.window; w.Limit > 0 {
-		parts = append(parts, fmt.Sprintf("context %d %% of %s", 100*w.Used/w.Limit, Tokens(w.Limit)))
+		parts = append(parts, fmt.Sprintf("context %d %% of %s", 100*w.Used/w.Limit,
+			Tokens(w.Limit)))
 	}
 	if r.Multiplier > 0 {
 		parts = append(parts, fmt.Sprintf("%g premium requests", r.Multiplier))

@@ -27,7 +27,8 @@ func TestShow(t *testing.T) {
 		Input: []byte(`{}`)}
 	failed := langserver.ToolCall{Round: 1, ID: "1", Name: "read_file", State: langserver.Failed,
 		Error: "no\x1b[2J file"}
-	edited := langserver.ToolCall{ID: "2", Name: "edit", State: langserver.Completed, Result: "done"}
+	edited := langserver.ToolCall{ID: "2", Name: "edit", State: langserver.Completed,
+		Result: "done"}
 	tests := map[string]struct {
 		events               []agent.Event
 		stdout, stderr, json string
@@ -38,7 +39,8 @@ func TestShow(t *testing.T) {
 			`{"type":"text","round":1,"delta":"One"}` + "\n" +
 				`{"type":"tool","round":1,"id":"1","name":"read_file","state":"running","input":{}}` + "\n"},
 		"a worker's text is not the answer": {
-			[]agent.Event{agent.Progress{Worker: "w", Event: text}, agent.Progress{Worker: "w", Event: failed}},
+			[]agent.Event{agent.Progress{Worker: "w", Event: text},
+				agent.Progress{Worker: "w", Event: failed}},
 			"", "[w] ✗ read_file no file\n",
 			`{"type":"text","worker":"w","round":1,"delta":"One"}` + "\n" +
 				`{"type":"tool","worker":"w","round":1,"id":"1","name":"read_file","state":"error",` +
@@ -55,9 +57,11 @@ func TestShow(t *testing.T) {
 				`"diff":"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}` + "\n"},
 		"an answer that must match a schema": {
 			[]agent.Event{agent.Rejected{Fault: errors.New("is empty")},
-				agent.TurnEnded{Conversation: "c", Turn: langserver.Turn{Text: "1"}, Output: []byte("1")}},
+				agent.TurnEnded{Conversation: "c", Turn: langserver.Turn{Text: "1"},
+					Output: []byte("1")}},
 			"1\n", "the model is asked again: is empty\n",
-			`{"type":"retry","fault":"is empty"}` + "\n" + `{"type":"done","conversation":"c","text":"1","output":1,` +
+			`{"type":"retry","fault":"is empty"}` + "\n" +
+				`{"type":"done","conversation":"c","text":"1","output":1,` +
 				`"usage":{"promptTokens":0,"completionTokens":0,"cachedTokens":0}}` + "\n"},
 		"a turn that fails": {
 			[]agent.Event{agent.TurnEnded{Conversation: "c", Err: cli.NotFound("no model")}},
@@ -65,8 +69,10 @@ func TestShow(t *testing.T) {
 			`{"type":"done","conversation":"c","text":"","usage":{"promptTokens":0,"completionTokens":0,` +
 				`"cachedTokens":0},"error":{"code":"NOT_FOUND","message":"no model"}}` + "\n"},
 		"a plan and its workers": {
-			[]agent.Event{agent.Planned{Tasks: []orchestrate.Task{{Name: "a", Role: "r", Text: "one"},
-				{Name: "b", Role: "r", Text: "two", After: []int{0}}}}, agent.WorkerBegan{Worker: "a", Task: "one"},
+			[]agent.Event{agent.Planned{Tasks: []orchestrate.Task{{Name: "a", Role: "r",
+				Text: "one"},
+				{Name: "b", Role: "r", Text: "two", After: []int{0}}}},
+				agent.WorkerBegan{Worker: "a", Task: "one"},
 				agent.WorkerEnded{Worker: "a", Err: errors.New("no")}},
 			"", "[plan] a: one\n[plan] b: two (after a)\n[a] begins: one\n[a] failed: no\n",
 			`{"type":"plan","tasks":[{"worker":"a","role":"r","task":"one","dependsOn":[]},` +
@@ -81,8 +87,8 @@ func TestShow(t *testing.T) {
 	for name, tt := range tests {
 		for _, json := range []bool{false, true} {
 			var stdout, stderr strings.Builder
-			c := New(Options{Out: &cli.Output{W: &stdout, Err: &stderr, JSON: json}, Stdin: strings.NewReader(""),
-				Stdout: io.Discard, Stderr: io.Discard})
+			c := New(Options{Out: &cli.Output{W: &stdout, Err: &stderr, JSON: json},
+				Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 			c.OutputOnly = strings.Contains(name, "schema")
 			for _, e := range tt.events {
 				c.Show(e)
@@ -92,8 +98,8 @@ func TestShow(t *testing.T) {
 				wantOut, wantErr = tt.json, ""
 			}
 			if stdout.String() != wantOut || stderr.String() != wantErr {
-				t.Errorf("%s, --json %v: got stdout\n%s and stderr\n%s\nwant\n%s and\n%s", name, json, stdout.String(),
-					stderr.String(), wantOut, wantErr)
+				t.Errorf("%s, --json %v: got stdout\n%s and stderr\n%s\nwant\n%s and\n%s", name,
+					json, stdout.String(), stderr.String(), wantOut, wantErr)
 			}
 		}
 	}

@@ -64,8 +64,10 @@ func parse(data []byte) (*Schema, error) {
 		return nil, err
 	}
 	if schema.Partial() {
-		return nil, errors.New("has a pattern that needs JavaScript's engine; write it without look-around, " +
-			"references back and \\u escapes")
+		return nil,
+			errors.New(
+				"has a pattern that needs JavaScript's engine; write it without look-around, " +
+					"references back and \\u escapes")
 	}
 	var text bytes.Buffer
 	if err := json.Compact(&text, data); err != nil {
@@ -76,8 +78,9 @@ func parse(data []byte) (*Schema, error) {
 
 // Request adds to a prompt the required form of the answer.
 func (s *Schema) Request(prompt string) string {
-	return fmt.Sprintf("%s\n\nYour last message must be one JSON value and nothing else: no text around it. "+
-		"It must be valid by this JSON Schema:\n%s", prompt, s.text)
+	return fmt.Sprintf(
+		"%s\n\nYour last message must be one JSON value and nothing else: no text around it. "+
+			"It must be valid by this JSON Schema:\n%s", prompt, s.text)
 }
 
 // Read returns the JSON value of an answer: all of it, or of its last fenced block. The error tells

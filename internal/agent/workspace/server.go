@@ -22,7 +22,9 @@ import (
 // StartServer starts the language server with the settings of the configuration, to which the
 // caller has added its own. A MaxRounds of 0 becomes the configuration's. The error has an exit
 // code.
-func (w *Workspace) StartServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
+func (w *Workspace) StartServer(
+	ctx context.Context, o langserver.Options,
+) (*langserver.Client, error) {
 	config := w.Config()
 	o.Command, o.Workspace, o.Version, o.Log = config.Server, w.Dir, cli.Version(), w.logger()
 	o.MaxRounds = cmp.Or(o.MaxRounds, config.MaxRounds)
@@ -43,9 +45,11 @@ func (w *Workspace) StartServer(ctx context.Context, o langserver.Options) (*lan
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
-			Message: "the language server did not start within --timeout; use a longer one", Err: err}
+			Message: "the language server did not start within --timeout; use a longer one",
+			Err:     err}
 	case ctx.Err() != nil:
-		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
+		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled",
+			Err: err}
 	}
 	return server, ExitError(err)
 }
@@ -59,7 +63,8 @@ func (w *Workspace) proxy() (p langserver.Proxy, err error) {
 		p.URL, config.AuthEnv = *flag, ""
 		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
 			u.Hostname() == "" {
-			return p, cli.Usage("flag --proxy: is not a proxy's URL, such as http://proxy.example:3128")
+			return p,
+				cli.Usage("flag --proxy: is not a proxy's URL, such as http://proxy.example:3128")
 		}
 	}
 	if config.AuthEnv != "" {
@@ -101,7 +106,8 @@ func ExitError(err error) error {
 		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
 			Message: "the turn did not end within --timeout; use a longer one", Err: err}
 	case errors.Is(err, langserver.ErrCancelled):
-		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
+		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled",
+			Err: err}
 	}
 	return err
 }
@@ -141,7 +147,9 @@ func (w *Workspace) MCPNames(server string) ([]string, error) {
 
 // MCPStates waits until the configuration's MCP servers run or have failed, up to [mcpTime], and
 // returns their states. A turn has only the tools of servers that ran at its beginning.
-func (w *Workspace) MCPStates(ctx context.Context, server *langserver.Client) ([]langserver.MCPState, error) {
+func (w *Workspace) MCPStates(
+	ctx context.Context, server *langserver.Client,
+) ([]langserver.MCPState, error) {
 	late, cancel := context.WithTimeout(ctx, mcpTime)
 	defer cancel()
 	for {

@@ -25,7 +25,8 @@ func (w *Workspace) Tools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
 // The directory tools beside a config file may come later, and the directories of --tools exist.
 func (w *Workspace) missingDirs() (faults []tools.Fault) {
 	for _, dir := range w.Config().Tools.Dirs {
-		beside := filepath.Base(dir) == "tools" && slices.Contains(w.Files.ConfigDirs(w.Dir), filepath.Dir(dir))
+		beside := filepath.Base(dir) == "tools" &&
+			slices.Contains(w.Files.ConfigDirs(w.Dir), filepath.Dir(dir))
 		if info, err := os.Stat(dir); !beside && (err != nil || !info.IsDir()) {
 			place := w.Files.Where("tools.dirs", "")
 			faults = append(faults, tools.Fault{File: place.File, Line: place.Line,
@@ -38,7 +39,9 @@ func (w *Workspace) missingDirs() (faults []tools.Fault) {
 // WatchTools calls changed with the tools, at once and whenever the tools or their settings have
 // changed, until ctx ends. It prints new faults. When the configuration has changed it calls
 // configured first.
-func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed func([]*tools.Tool)) {
+func (w *Workspace) WatchTools(
+	ctx context.Context, configured func(), changed func([]*tools.Tool),
+) {
 	again := make(chan struct{}, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -62,16 +65,17 @@ func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed f
 			}
 			end()
 		})
-		w.external.Watch(round, w.Config().Tools.Dirs, func(dropins []*tools.Tool, faults []tools.Fault) {
-			faults = append(faults, w.missingDirs()...)
-			for _, f := range faults {
-				if !slices.Contains(printed, f) {
-					w.NoteFaults([]tools.Fault{f})
+		w.external.Watch(round, w.Config().Tools.Dirs,
+			func(dropins []*tools.Tool, faults []tools.Fault) {
+				faults = append(faults, w.missingDirs()...)
+				for _, f := range faults {
+					if !slices.Contains(printed, f) {
+						w.NoteFaults([]tools.Fault{f})
+					}
 				}
-			}
-			printed = faults
-			changed(withBuiltins(dropins))
-		})
+				printed = faults
+				changed(withBuiltins(dropins))
+			})
 		end()
 	}
 }
@@ -81,7 +85,9 @@ func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed f
 func withBuiltins(dropins []*tools.Tool) []*tools.Tool {
 	all := builtin.All()
 	for _, t := range dropins {
-		if i := slices.IndexFunc(all, func(b *tools.Tool) bool { return b.Name == t.Name }); i >= 0 {
+		if i := slices.IndexFunc(all, func(b *tools.Tool) bool {
+			return b.Name == t.Name
+		}); i >= 0 {
 			all[i] = t
 		} else {
 			all = append(all, t)

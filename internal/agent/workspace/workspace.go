@@ -79,10 +79,13 @@ func Open(o Options) (_ *Workspace, err error) {
 		Replace: func() []string { return w.Config().Tools.Replace },
 	}
 	if o.Log != nil {
-		w.external.Log = func(file, line string) { o.Note("%s: %s", filepath.Base(file), cli.Clean(line)) }
+		w.external.Log = func(file, line string) {
+			o.Note("%s: %s", filepath.Base(file), cli.Clean(line))
+		}
 	}
 	if files.Untrusted != "" {
-		o.Note("lsclient: %s is left out: %s", cli.OneLine(files.Untrusted), cli.OneLine(w.WhyUntrusted()))
+		o.Note("lsclient: %s is left out: %s", cli.OneLine(files.Untrusted),
+			cli.OneLine(w.WhyUntrusted()))
 	}
 	return w, nil
 }
@@ -113,8 +116,9 @@ func (w *Workspace) Env() *tools.Env {
 	}
 	var servers []tools.LanguageServer
 	for _, name := range slices.Sorted(maps.Keys(config.LSP)) {
-		servers = append(servers, tools.LanguageServer{Name: name, Command: config.LSP[name].Command,
-			Languages: config.LSP[name].Languages})
+		servers = append(servers,
+			tools.LanguageServer{Name: name, Command: config.LSP[name].Command,
+				Languages: config.LSP[name].Languages})
 	}
 	return &tools.Env{
 		Root: w.Dir, Home: filepath.Join(xdg.DataHome, "tapgw"), Libraries: libraries,
@@ -239,12 +243,14 @@ func (w *Workspace) follow(ctx context.Context, changed func(old, now configs.LS
 			}
 			var notes configs.Faults
 			if files.Why != nil {
-				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1, Message: "left out: " +
-					files.Why.Error()})
+				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1,
+					Message: "left out: " +
+						files.Why.Error()})
 			}
 			for _, key := range configs.Changed(started, config) {
 				if !isLive(key) {
-					notes = append(notes, files.Where(key, key+": has changed; restart lsclient to apply it"))
+					notes = append(notes,
+						files.Where(key, key+": has changed; restart lsclient to apply it"))
 				}
 			}
 			return config, notes, nil
@@ -257,7 +263,9 @@ func (w *Workspace) follow(ctx context.Context, changed func(old, now configs.LS
 			w.Note("lsclient: %s%s", cli.OneLine(f.Error()), kept)
 		},
 		Apply: func(old, now configs.LSClient) {
-			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !isLive(key) })
+			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool {
+				return !isLive(key)
+			})
 			if len(keys) > 0 {
 				w.Note("lsclient: settings applied: %s", strings.Join(keys, ", "))
 			}

@@ -28,11 +28,13 @@ export class ActivityView {
     this.errors = h("tbody");
     this.pushes = h("tbody");
     this.sections = {
-      calls: section("Calls", "No tool of a provider was called yet.", h("div", this.axis, this.calls),
+      calls: section("Calls", "No tool of a provider was called yet.",
+        h("div", this.axis, this.calls),
         h("label.hidden", { for: "calls-most" }, "How many calls"), this.most),
       rules: section("Rules", "No rule is in force in a session.", rulesTable(this.rules)),
       gates: section("Gates", "No gate was asked yet.",
-        table("gates", ["Time", "Decision", "Tool", "Provider", "Session", "Took", "Reason"], this.gates)),
+        table("gates", ["Time", "Decision", "Tool", "Provider", "Session", "Took", "Reason"],
+          this.gates)),
       errors: section("Errors", "Nothing went wrong lately.",
         table("errors", ["Time", "Code", "Provider", "Session", "Message"], this.errors)),
       pushes: section("Push budgets", "Nobody pushed lately.",
@@ -96,8 +98,8 @@ export class ActivityView {
     );
   }
 
-  // waterfall draws calls as bars on a time axis. Pauses in which no call ran are drawn short, so that calls
-  // of yesterday remain legible.
+  // waterfall draws calls as bars on a time axis. Pauses in which no call ran are drawn short, so
+  // that calls of yesterday remain legible.
   waterfall(calls, labelOf) {
     const spans = calls.map((c) => ({
       ...c,

@@ -1,6 +1,8 @@
-// The admin API (docs/admin-api.md). The browser's cookie is the credential; the page holds no token.
+// The admin API (docs/admin-api.md). The browser's cookie is the credential; the page holds no
+// token.
 
-// ApiError is an error answer: status is that of HTTP, 0 if there was no answer; code is that of the API.
+// ApiError is an error answer: status is that of HTTP, 0 if there was no answer; code is that of
+// the API.
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -12,12 +14,12 @@ export class ApiError extends Error {
 // signOutEvents dispatches "signedout" when an answer asks for a sign-in.
 export const signOutEvents = new EventTarget();
 
-// The gateway is trusted until the connection to it is lost (link.js). Then somebody else may have its port, and gets
-// nothing from this page until it has shown that it is the gateway.
+// The gateway is trusted until the connection to it is lost (link.js). Then somebody else may have
+// its port, and gets nothing from this page until it has shown that it is the gateway.
 export const gateway = { isTrusted: true };
 
-// loadLate imports a module that is not in the first script. All these are one script, which comes from the gateway or
-// not at all.
+// loadLate imports a module that is not in the first script. All these are one script, which comes
+// from the gateway or not at all.
 let isLateLoaded = false;
 export async function loadLate(load) {
   if (!isLateLoaded && !gateway.isTrusted) throw new ApiError(0, "UNREACHABLE", unreachable);
@@ -67,19 +69,23 @@ export const sessions = {
     post(sessionPath(id, "/query"), { prompt, mode, detach: true, attachments }),
   files: (id, query) => get(sessionPath(id, `/files?${new URLSearchParams({ query })}`)),
   commands: (id) => get(sessionPath(id, "/commands")),
-  run: (id, { name, input }) => post(sessionPath(id, `/commands/${encodeURIComponent(name)}`), { input }),
+  run: (id, { name, input }) => post(sessionPath(id, `/commands/${encodeURIComponent(name)}`),
+    { input }),
   interrupt: (id) => post(sessionPath(id, "/interrupt")),
-  editQueued: (id, prompt, text) => call("PATCH", sessionPath(id, `/queue/${prompt}`), { prompt: text }),
+  editQueued: (id, prompt, text) => call("PATCH", sessionPath(id, `/queue/${prompt}`),
+    { prompt: text }),
   cancelQueued: (id, prompt) => call("DELETE", sessionPath(id, `/queue/${prompt}`)),
   sendQueued: (id, prompt) => post(sessionPath(id, `/queue/${prompt}/send`)),
   foreground: (id) => post(sessionPath(id, "/foreground")),
   rename: (id, label) => post(sessionPath(id, "/rename"), { label }),
-  model: (id, model, effort) => post(sessionPath(id, "/model"), effort ? { model, effort } : { model }),
+  model: (id, model, effort) => post(sessionPath(id, "/model"),
+    effort ? { model, effort } : { model }),
   answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
   usage: (id, calls) => get(sessionPath(id, `/usage${calls ? "?calls=1" : ""}`)),
   history: (id, last) => get(sessionPath(id, `/history?last=${last}`)),
   filters: (id) => get(sessionPath(id, "/filters")),
-  earlier: (id, before, last) => get(sessionPath(id, `/earlier?${new URLSearchParams({ before, last })}`)),
+  earlier: (id, before, last) =>
+    get(sessionPath(id, `/earlier?${new URLSearchParams({ before, last })}`)),
   events: (id, last) => sessionPath(id, `/events?last=${last}`),
 };
 
@@ -96,7 +102,8 @@ export const providers = {
 
 export const tools = {
   call: (session, name, request, signal) =>
-    call("POST", sessionPath(session, `/tools/${encodeURIComponent(name)}/call`), request, {}, signal),
+    call("POST", sessionPath(session, `/tools/${encodeURIComponent(name)}/call`), request, {},
+      signal),
 };
 
 export const sources = {

@@ -9,9 +9,10 @@ const attachedAll = 10 << 20; // bytes of all files of a prompt
 
 const sizeText = (n) => (n < 1 << 20 ? `${Math.ceil(n / 1024)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`);
 
-// Attached are the files that go with the next prompt of each session: those that somebody chose, dropped or pasted,
-// until the page is loaded again, and those of the session's directory that the prompt names behind an @. of() is the
-// id of the session that is shown, and takes() says whether it takes any.
+// Attached are the files that go with the next prompt of each session: those that somebody chose,
+// dropped or pasted, until the page is loaded again, and those of the session's directory that the
+// prompt names behind an @. of() is the id of the session that is shown, and takes() says whether
+// it takes any.
 export class Attached {
   constructor(of, takes) {
     Object.assign(this, { of, takes });
@@ -51,7 +52,8 @@ export class Attached {
     el.addEventListener("paste", (e) => {
       const { files, types } = e.clipboardData;
       // Programs of an office bring a picture of the text beside it.
-      if (!this.takes() || !files.length || ["text/plain", "text/html"].every((t) => types.includes(t))) return;
+      if (!this.takes() || !files.length ||
+        ["text/plain", "text/html"].every((t) => types.includes(t))) return;
       e.preventDefault();
       this.add(files);
     });
@@ -63,7 +65,8 @@ export class Attached {
       const all = here.reduce((sum, f) => sum + f.size, file.size),
         why = here.length === attachedMost ? `more than ${attachedMost} files`
           : file.size > attachedOne ? `more than ${sizeText(attachedOne)}`
-          : all > attachedAll ? `with the others more than ${sizeText(attachedAll)}` : !file.size && "empty";
+          : all > attachedAll ? `with the others more than ${sizeText(attachedAll)}` : !file.size &&
+            "empty";
       if (why) toast(`${plain(file.name)} is not attached: ${why}.`, "error");
       else here.push(file);
     }
@@ -79,11 +82,13 @@ export class Attached {
       h("button.ghost", { "aria-label": `Remove ${plain(file.name)}`, onclick: () => {
         files.splice(i, 1);
         this.draw();
-        (this.list.querySelectorAll("button")[Math.min(i, files.length - 1)] ?? this.button).focus();
+        (this.list.querySelectorAll("button")[Math.min(i, files.length - 1)] ??
+          this.button).focus();
       } }, "×"))));
   }
 
-  // request reads what goes with a prompt of the session that is shown, as the API wants it. sent() forgets it.
+  // request reads what goes with a prompt of the session that is shown, as the API wants it. sent()
+  // forgets it.
   async request(text, cwd) {
     const here = this.here, { files, named } = here,
       sent = files.slice();

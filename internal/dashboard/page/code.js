@@ -1,7 +1,7 @@
 import { copyButton, h } from "./dom.js";
 
-// Blocks of code: a label, switches, and colours. One pattern for a group of languages that are written alike knows
-// comments, strings, numbers and words, not grammar.
+// Blocks of code: a label, switches, and colours. One pattern for a group of languages that are
+// written alike knows comments, strings, numbers and words, not grammar.
 
 const mostPainted = 20_000; // characters of code that gets colours
 const mostAtOnce = 2000; // characters of code that gets them before it is shown
@@ -11,8 +11,8 @@ const words = "as async await break case catch class const continue def default 
   "false False fn for from func function go if impl import in interface let match mut new nil None null package pub " +
   "public return self static struct switch this throw true True try type use var void while with yield";
 
-// None of these patterns goes back over the same characters, but for at most 500 behind a quotation mark: a lifetime of
-// Rust begins with one, and nothing ends it.
+// None of these patterns goes back over the same characters, but for at most 500 behind a quotation
+// mark: a lifetime of Rust begins with one, and nothing ends it.
 const string = String.raw`"(?:[^"\\\n]|\\.)*"`;
 const group = (comment, strings, word = words.replaceAll(" ", "|")) => new RegExp(
   String.raw`(?<comment>${comment})|${strings}|(?<string>${string}?|'(?:[^'\\\n]|\\.){0,500}')|(?<number>\b\d[\w.]*)|` +
@@ -59,7 +59,8 @@ const choice = (name, label, title) => h("button", {
   onclick: () => localStorage.setItem(`tapgw.${name}`, (codeLook[name] = next[name][codeLook[name]] ?? "")),
 }, label);
 
-// codeBlock shows code. label is shown above it; language, by which it gets colours, is the same unless it is given.
+// codeBlock shows code. label is shown above it; language, by which it gets colours, is the same
+// unless it is given.
 export function codeBlock(code, label, language = label) {
   const text = h("code", code),
     pattern = code.length <= mostPainted && patternOf(language),

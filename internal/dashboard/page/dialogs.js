@@ -1,8 +1,8 @@
 import { h } from "./dom.js";
 
-// dialog shows a modal dialog and resolves when it is closed. actions are its buttons, each [label, run, class]; the
-// last one is the default. The dialog closes after run, or shows the error that it threw, at the field that it names.
-// An error to begin with is shown so, too.
+// dialog shows a modal dialog and resolves when it is closed. actions are its buttons, each [label,
+// run, class]; the last one is the default. The dialog closes after run, or shows the error that it
+// threw, at the field that it names. An error to begin with is shown so, too.
 export function dialog(title, content, actions = [], error) {
   return new Promise((resolve) => {
     const fault = h("p.fault", { role: "alert", id: "dialog-fault" });
@@ -76,7 +76,8 @@ export function dialog(title, content, actions = [], error) {
 export const field = (label, input, ...rest) =>
   h("div.field", h("label", { for: input.id }, label), input, rest);
 
-export const confirm = (title, text, label, run) => dialog(title, [h("p", text)], [[label, run, "danger"]]);
+export const confirm = (title, text, label, run) => dialog(title, [h("p", text)],
+  [[label, run, "danger"]]);
 
 const toasts = h("div.toasts", { role: "status" });
 
@@ -89,7 +90,8 @@ export function toast(text, level = "info") {
   setTimeout(() => line.remove(), level === "info" ? 4000 : 12_000);
 }
 
-// attempt runs a button's action. The button is disabled meanwhile, and an error is shown as a toast.
+// attempt runs a button's action. The button is disabled meanwhile, and an error is shown as a
+// toast.
 export async function attempt(button, run) {
   button.disabled = true;
   try {

@@ -1,9 +1,9 @@
 // Functions that build the document. None parses a text as markup.
 
-// h makes an element; a tag names its classes, as in "p.hint". In props, which may be left out, "on…" adds a listener,
-// "data" sets data attributes, "value" the value, and every other name an attribute: true sets it empty; false, null and
-// undefined leave it out. Children are nodes or texts; null, undefined and false are skipped. A button sends no form
-// unless its type is submit.
+// h makes an element; a tag names its classes, as in "p.hint". In props, which may be left out,
+// "on…" adds a listener, "data" sets data attributes, "value" the value, and every other name an
+// attribute: true sets it empty; false, null and undefined leave it out. Children are nodes or
+// texts; null, undefined and false are skipped. A button sends no form unless its type is submit.
 export function h(tag, ...children) {
   const [name, ...classes] = tag.split("."), el = document.createElement(name);
   if (name === "button") el.type = name;
@@ -21,14 +21,15 @@ export function h(tag, ...children) {
   return el;
 }
 
-// setText changes an element's text only if it differs, so that a selection in it survives and screen readers do not
-// repeat it.
+// setText changes an element's text only if it differs, so that a selection in it survives and
+// screen readers do not repeat it.
 export function setText(el, text) {
   if (el.textContent !== text) el.textContent = text;
 }
 
-// reconcile makes one child of parent for each item, in order. Elements are found again by key and kept, with the
-// focus if they have it: those that are of no item go first, so that no other one has to move.
+// reconcile makes one child of parent for each item, in order. Elements are found again by key and
+// kept, with the focus if they have it: those that are of no item go first, so that no other one
+// has to move.
 export function reconcile(parent, items, key, make, update) {
   const old = new Map();
   for (const child of parent.children) old.set(child.dataset.key, child);
@@ -48,7 +49,8 @@ export function reconcile(parent, items, key, make, update) {
     if (el === at) at = at.nextElementSibling;
     else parent.insertBefore(el, at);
   }
-  // The elements in use stand before this one. A key that came twice leaves an element that old does not have.
+  // The elements in use stand before this one. A key that came twice leaves an element that old
+  // does not have.
   while (at) {
     const unused = at;
     at = at.nextElementSibling;

@@ -5,8 +5,9 @@ import { Asks, waitingFor } from "./waiting.js";
 
 const notesMost = 3; // notifications at once
 
-// Drawer shows all that waits for a person over all sessions, and says elsewhere that something does: on its button, in
-// the tab's title and icon, and in a notification if the person has allowed that.
+// Drawer shows all that waits for a person over all sessions, and says elsewhere that something
+// does: on its button, in the tab's title and icon, and in a notification if the person has allowed
+// that.
 export class Drawer {
   // asksOfSession() returns the cards of the session that is shown.
   constructor(app, asksOfSession) {
@@ -72,8 +73,9 @@ export class Drawer {
     cards()[(i + 1) % cards().length]?.focus();
   }
 
-  // decide presses a button of the card that has the focus. Without one, and where the button is out of sight and so
-  // perhaps a part of what it allows, it only goes there: a key never answers what the person has not seen.
+  // decide presses a button of the card that has the focus. Without one, and where the button is
+  // out of sight and so perhaps a part of what it allows, it only goes there: a key never answers
+  // what the person has not seen.
   decide(e, selector) {
     const card = document.activeElement.closest(".card");
     if (e.repeat) return;

@@ -8,7 +8,8 @@ import { turnText } from "./turns.js";
 const maxText = 20_000;
 const maxMessage = 32_000;
 
-// element makes the element of a timeline's entry. Its refresh(), if it has one, shows a change of the entry.
+// element makes the element of a timeline's entry. Its refresh(), if it has one, shows a change of
+// the entry.
 export function element(entry) {
   const { body, refresh } = (entryKinds[entry.kind] ?? entryKinds.note)(entry);
   const el = h("article", { class: `entry ${entry.kind}` },
@@ -71,7 +72,8 @@ const entryKinds = {
       took = h("span.took");
     const parts = h("div.parts");
     const about = h("span.brief");
-    const box = details(e, [state, h("code.name", e.name ?? "a tool"), about, took], parts, () => false);
+    const box = details(e, [state, h("code.name", e.name ?? "a tool"), about, took], parts,
+      () => false);
     let shownState;
     return {
       body: box,
@@ -114,7 +116,8 @@ const entryKinds = {
       e.kind === "push"
         ? entryKinds.push(e).body
         : [h("span.source", e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text)),
-          e.tries?.length > 1 && details(e, `${e.tries.length} attempts`, stepList(e.tries), () => false)];
+          e.tries?.length > 1 && details(e, `${e.tries.length} attempts`, stepList(e.tries),
+            () => false)];
     return {
       body: [],
       refresh: (el) => {
@@ -128,8 +131,8 @@ const entryKinds = {
   mark: (e) => ({ body: e.text }),
 };
 
-// details folds content. entry.unfolded keeps the person's choice when the element is made again; without one,
-// open() decides.
+// details folds content. entry.unfolded keeps the person's choice when the element is made again;
+// without one, open() decides.
 function details(entry, summary, content, open) {
   const box = h("details", h("summary", summary), content);
   box.applyOpen = () => {
@@ -157,7 +160,8 @@ function beginning(text, most) {
 const part = (title, content) => h("div.part", h("h3", title), content);
 
 // The arguments that say most about a call, in order.
-const mainArguments = ["command", "path", "file_path", "filePath", "file", "pattern", "query", "url"];
+const mainArguments = ["command", "path", "file_path", "filePath", "file", "pattern", "query",
+  "url"];
 
 // briefArgs returns the arguments of a call, a JSON text, as one line.
 function briefArgs(args) {
@@ -168,7 +172,8 @@ function briefArgs(args) {
     const entries = Object.entries(it);
     if (!entries.length) return "";
     const text = (v) => (typeof v === "string" ? v : JSON.stringify(v));
-    return oneLine(entries.length === 1 ? text(entries[0][1]) : entries.map(([k, v]) => `${k}: ${text(v)}`).join(", "),
+    return oneLine(entries.length === 1 ? text(entries[0][1]) : entries.map(([k, v]) =>
+      `${k}: ${text(v)}`).join(", "),
       160);
   } catch {
     return oneLine(args ?? "", 160);

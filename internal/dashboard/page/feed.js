@@ -8,8 +8,9 @@ const keepRead = 50_000; // entries that are kept while the person reads older o
 const retry = 5000; // ms after which older entries are asked for again when that failed
 const slice = 10; // ms of work before the browser may draw
 
-// Feed follows one session. It dispatches "reset" when its timeline begins anew, at most once a frame "news", whose
-// detail has the entries added and changed, and "older", whose detail is entries from before the first one.
+// Feed follows one session. It dispatches "reset" when its timeline begins anew, at most once a
+// frame "news", whose detail has the entries added and changed, and "older", whose detail is
+// entries from before the first one.
 export class Feed extends EventTarget {
   constructor(id) {
     super();
@@ -43,7 +44,8 @@ export class Feed extends EventTarget {
     this.scheduleWork();
   }
 
-  // scheduleWork runs the queue before the next frame, or after a while if the page is hidden and has no frames.
+  // scheduleWork runs the queue before the next frame, or after a while if the page is hidden and
+  // has no frames.
   scheduleWork() {
     if (this.planned) return;
     this.planned = true;
@@ -61,7 +63,8 @@ export class Feed extends EventTarget {
   work() {
     const until = performance.now() + slice;
     let n = 0;
-    for (; n < this.queue.length && performance.now() < until; n++) this.timeline.apply(...this.queue[n]);
+    for (; n < this.queue.length &&
+      performance.now() < until; n++) this.timeline.apply(...this.queue[n]);
     this.queue.splice(0, n);
     if (this.queue.length) this.scheduleWork();
     const detail = this.timeline.takeChanges();
@@ -71,7 +74,8 @@ export class Feed extends EventTarget {
 
   // hasOlder tells whether there is something before the first entry that can be loaded.
   hasOlder() {
-    return !this.whole && Boolean(this.first()) && this.timeline.entries.length + backlog <= keepRead;
+    return !this.whole && Boolean(this.first()) &&
+      this.timeline.entries.length + backlog <= keepRead;
   }
 
   // first is the first entry that has a place.

@@ -1,5 +1,6 @@
-// Figures: pictures of numbers. Each has a caption with the main numbers in words, and a table of all of them; the
-// picture itself is hidden from screen readers. A module that is loaded when somebody looks.
+// Figures: pictures of numbers. Each has a caption with the main numbers in words, and a table of
+// all of them; the picture itself is hidden from screen readers. A module that is loaded when
+// somebody looks.
 
 import { records, sessions } from "./api.js";
 import { h, setText } from "./dom.js";
@@ -22,13 +23,14 @@ function svg(tag, attributes, ...children) {
 }
 
 const rect = (part, x, y, width, height) =>
-  svg("rect", { class: `part-${part}`, x: `${x}%`, y: `${y}%`, width: `${width}%`, height: `${height}%` });
+  svg("rect", { class: `part-${part}`, x: `${x}%`, y: `${y}%`, width: `${width}%`,
+    height: `${height}%` });
 
 const plot = (height, ...content) =>
   svg("svg", { class: "plot", "aria-hidden": "true", width: "100%", height }, ...content);
 
-// columns draws a column for each item {parts, title, lead}: its parts stand on each other, the first one below. A
-// click calls lead; the keyboard has the same in the table.
+// columns draws a column for each item {parts, title, lead}: its parts stand on each other, the
+// first one below. A click calls lead; the keyboard has the same in the table.
 function columns(items, ...more) {
   const most = Math.max(...items.map((it) => sum(it.parts))) || 1;
   const width = 100 / Math.max(items.length, 12);
@@ -46,11 +48,13 @@ function columns(items, ...more) {
 
 // legend names the parts of columns, from below.
 const legend = (names) => h("p.hint.row", names.map((name, part) =>
-  h("span", svg("svg", { class: "swatch", "aria-hidden": "true" }, rect(part, 0, 0, 100, 100)), " ", name)));
+  h("span", svg("svg", { class: "swatch", "aria-hidden": "true" }, rect(part, 0, 0, 100, 100)), " ",
+    name)));
 
 // figure makes a figure. heads are those of its table; a cell may be a node.
 function figure(title, words, pictures, heads, rows) {
-  const cell = (value, i) => h(i ? "td" : "th", i ? { "data-label": heads[i] } : { scope: "row" }, value);
+  const cell = (value, i) => h(i ? "td" : "th", i ? { "data-label": heads[i] } : { scope: "row" },
+    value);
   return h("figure", h("figcaption", h("strong", title), ` ${words}`), pictures,
     h("details", h("summary", "Table"),
       h("div.wide", { tabindex: "0", role: "group", "aria-label": `Table: ${title}` },
@@ -86,12 +90,14 @@ function contextFigure({ context, turns }, turnLink, leadOf) {
   [
     plot(14, rect("rest", 0, 0, 100, 100), bar),
     legend(names),
-    columns(told.map((t) => ({ parts: parts(t.context), title: `Turn ${t.turn}: ${short(t.context.tokens)} tokens`,
+    columns(told.map((t) => ({ parts: parts(t.context),
+      title: `Turn ${t.turn}: ${short(t.context.tokens)} tokens`,
       lead: leadOf(t) }))),
     ...(told.length ? [ends(`turn ${told[0].turn}`, `turn ${told.at(-1).turn}`)] : []),
   ],
   ["Turn", "Tokens", ...names.slice(0, isTold ? 3 : 0), "Of the limit"],
-  told.map((t) => [turnLink(t), String(t.context.tokens), ...(isTold ? parts(t.context).map(String) : []),
+  told.map((t) => [turnLink(t), String(t.context.tokens),
+    ...(isTold ? parts(t.context).map(String) : []),
     share(t.context.tokens, t.context.limit)]));
 }
 
@@ -101,13 +107,15 @@ function tokensFigure({ total, turns }, turnLink, leadOf) {
   const price = { cost: "premium requests", aiCredits: "AI credits" }[priced];
   const item = (t, parts, text) => ({ parts, title: `Turn ${t.turn}: ${text}`, lead: leadOf(t) });
   return figure("Tokens and cost",
-    `${count(total.calls, "call")} of models${total.failures ? `, ${total.failures} failed` : ""}: ` +
+    `${count(total.calls, "call")} of models${total.failures ? `,
+      ${total.failures} failed` : ""}: ` +
       `${short(total.inputTokens)} tokens in, ${short(total.cacheReadTokens)} of them from the cache, ` +
       `${short(total.outputTokens)} out; ${price ? `${amount(total[priced])} ${price}` : "no cost was told"}.`,
     [
       legend(["in", "in, from the cache", "out"]),
       columns(turns.map((t) => item(t,
-        [Math.max(0, t.inputTokens - t.cacheReadTokens), Math.min(t.cacheReadTokens, t.inputTokens), t.outputTokens],
+        [Math.max(0, t.inputTokens - t.cacheReadTokens), Math.min(t.cacheReadTokens, t.inputTokens),
+          t.outputTokens],
         `${short(t.inputTokens)} in, ${short(t.outputTokens)} out`))),
       ...(price
         ? [h("p.hint", `Cost, in ${price}`),
@@ -116,7 +124,8 @@ function tokensFigure({ total, turns }, turnLink, leadOf) {
       ends(`turn ${turns[0].turn}`, `turn ${turns.at(-1).turn}`),
     ],
     ["Turn", "Calls", "In", "From the cache", "Out", "Cost", "AI credits", "Model time"],
-    turns.map((t) => [turnLink(t), String(t.calls), String(t.inputTokens), String(t.cacheReadTokens),
+    turns.map((t) => [turnLink(t), String(t.calls), String(t.inputTokens),
+      String(t.cacheReadTokens),
       String(t.outputTokens), amount(t.cost), amount(t.aiCredits), duration(t.durationMs)]));
 }
 
@@ -131,11 +140,15 @@ async function turnRecords(turn, modelCalls) {
   const found = await records({ session: turn.session, since: from, until: turn.ts, last: 2000 });
   const calls = modelCalls
     .filter(({ endedAt, durationMs }) =>
-      Date.parse(endedAt) >= Date.parse(from) && Date.parse(endedAt) - durationMs < Date.parse(turn.ts))
-    .map(({ model, endedAt, messageId, failed, ...c }) => ({ ts: endedAt, kind: "model", session: turn.session,
-      trace: turn.trace, parent: turn.span, tool: model, outcome: failed ? "failed" : "ok", ...c }));
+      Date.parse(endedAt) >= Date.parse(from) &&
+        Date.parse(endedAt) - durationMs < Date.parse(turn.ts))
+    .map(({ model, endedAt, messageId, failed, ...c }) =>
+      ({ ts: endedAt, kind: "model", session: turn.session,
+      trace: turn.trace, parent: turn.span, tool: model, outcome: failed ? "failed" : "ok",
+        ...c }));
   const shown = found.records.filter((r) =>
-    ["call", "gate"].includes(r.kind) || (r.kind === "turn" && r.ts === turn.ts && r.id === turn.id));
+    ["call", "gate"].includes(r.kind) || (r.kind === "turn" && r.ts === turn.ts &&
+      r.id === turn.id));
   return [...shown, ...calls].sort((a, b) => Date.parse(b.ts) - Date.parse(a.ts));
 }
 
@@ -162,12 +175,13 @@ async function turnFigure(app, turns, modelCalls, leadOf) {
       oneLine(`${moment(t.ts)}, prompt of ${plain(t.by ?? "somebody")}, ${duration(t.durationMs ?? 0)}`))));
   await draw();
   return h("figure",
-    h("figcaption", h("label", { for: "figure-turn" }, h("strong", "A turn")), " ", select, " ", words),
+    h("figcaption", h("label", { for: "figure-turn" }, h("strong", "A turn")), " ", select, " ",
+      words),
     trace.element);
 }
 
-// entryOf finds the entry of a timeline that a record is of. Calls of providers have an id of the gateway's there, and
-// are found by their tool and the time at which they began, as all else is.
+// entryOf finds the entry of a timeline that a record is of. Calls of providers have an id of the
+// gateway's there, and are found by their tool and the time at which they began, as all else is.
 function entryOf(entries, r) {
   const to = Date.parse(r.ts), from = to - (r.durationMs ?? 0);
   const away = (e) => Math.abs(Date.parse(e.ts) - from);
@@ -176,11 +190,14 @@ function entryOf(entries, r) {
   const within = (e) => Date.parse(e.ts) >= from && Date.parse(e.ts) <= to + 100;
   if (r.kind === "turn") return nearest(of("prompt"));
   if (r.kind === "first call") return of("prompt").findLast((e) => Date.parse(e.ts) <= to);
-  if (r.kind === "model") return entries.find((e) => ["message", "reasoning", "tool"].includes(e.kind) && within(e));
-  return of("tool").find((e) => e.id === r.id) ?? nearest(of("tool").filter((e) => e.name === r.tool));
+  if (r.kind === "model") return entries.find((e) => ["message", "reasoning",
+    "tool"].includes(e.kind) && within(e));
+  return of("tool").find((e) => e.id === r.id) ??
+    nearest(of("tool").filter((e) => e.name === r.tool));
 }
 
-// sessionFigures makes the figures of a session. entries is its timeline; reveal(entry) shows one of them.
+// sessionFigures makes the figures of a session. entries is its timeline; reveal(entry) shows one
+// of them.
 export async function sessionFigures(app, id, entries, reveal) {
   const [usage, turns] = await Promise.all([
     sessions.usage(id, true).catch(() => ({ total: {}, turns: [], context: {} })), // it has ended
@@ -202,14 +219,15 @@ export async function sessionFigures(app, id, entries, reveal) {
 
 // Calls and pushes over time.
 
-// overTime counts records in equal times, from that of the oldest one until now. isBad tells those that are drawn, and
-// counted, apart.
+// overTime counts records in equal times, from that of the oldest one until now. isBad tells those
+// that are drawn, and counted, apart.
 function overTime(title, list, from, what, bad, isBad, more = "") {
   const step = Math.max(1000, (Date.now() - from) / 40);
   const times = Array.from({ length: Math.floor((Date.now() - from) / step) + 1 }, (_, i) =>
     ({ at: from + i * step, parts: [0, 0] }));
   for (const r of list) {
-    const at = Math.min(times.length - 1, Math.max(0, Math.floor((Date.parse(r.ts) - from) / step)));
+    const at = Math.min(times.length - 1,
+      Math.max(0, Math.floor((Date.parse(r.ts) - from) / step)));
     times[at].parts[Number(isBad(r))]++;
   }
   for (const t of times) t.title = `${moment(t.at)}: ${count(sum(t.parts), what)}, ${t.parts[1]} ${bad}`;
@@ -219,13 +237,15 @@ function overTime(title, list, from, what, bad, isBad, more = "") {
     `(${share(failed, list.length)}); at most ${peak} in ${duration(step)}.${more}`,
   [columns(times), ends(moment(from), "now")],
   ["From", `${what[0].toUpperCase()}${what.slice(1)}s`, bad[0].toUpperCase() + bad.slice(1)],
-  times.filter((t) => sum(t.parts)).map((t) => [moment(t.at), ...[sum(t.parts), t.parts[1]].map(String)]));
+  times.filter((t) => sum(t.parts)).map((t) => [moment(t.at),
+    ...[sum(t.parts), t.parts[1]].map(String)]));
 }
 
 const oldest = (list) => Date.parse(list.at(-1).ts);
 
 // lastDay asks for the records of the last day, newest first.
-const lastDay = (query) => records({ ...query, since: new Date(Date.now() - lately).toISOString(), last: 2000 });
+const lastDay = (query) => records({ ...query, since: new Date(Date.now() - lately).toISOString(),
+  last: 2000 });
 
 // figuresOf makes a box that fills itself.
 function figuresOf(query, none, make) {
@@ -242,7 +262,8 @@ const groupedBy = (list, key) =>
 // percentile of sorted numbers, as the gateway has it in its diagnostics.
 const percentile = (sorted, percent) => sorted[Math.floor(((sorted.length - 1) * percent) / 100)];
 
-// toolFigure is a histogram of how long calls of a tool took. Each column is twice as long a time as the one before.
+// toolFigure is a histogram of how long calls of a tool took. Each column is twice as long a time
+// as the one before.
 export function toolFigure(name, calls) {
   const times = calls.map((r) => r.durationMs ?? 0).sort((a, b) => a - b);
   const step = (ms) => Math.log2(Math.max(ms, 0.001));
@@ -258,21 +279,28 @@ export function toolFigure(name, calls) {
   };
   return figure(name, `${count(calls.length, "call")}: p50 ${duration(p50)} (line), p99 ${duration(p99)} (dashed).`,
     [columns(bins, mark("p50", p50), mark("p99", p99)),
-      ends(duration(bins[0].from), `${duration(2 * bins.at(-1).from)}, each column twice the one before`)],
-    ["Took", "Calls"], bins.map((b) => [`${duration(b.from)} to ${duration(2 * b.from)}`, String(b.parts[0])]));
+      ends(duration(bins[0].from),
+        `${duration(2 * bins.at(-1).from)}, each column twice the one before`)],
+    ["Took", "Calls"], bins.map((b) => [`${duration(b.from)} to ${duration(2 * b.from)}`,
+      String(b.parts[0])]));
 }
 
-// providerFigures makes the figures of a provider: its calls and failures over time, and how long each tool took.
+// providerFigures makes the figures of a provider: its calls and failures over time, and how long
+// each tool took.
 export const providerFigures = (name) =>
-  figuresOf({ kind: "call", provider: name }, "The records have no call of this provider in the last day.",
+  figuresOf({ kind: "call", provider: name },
+    "The records have no call of this provider in the last day.",
     (list) => [
       overTime("Calls", list, oldest(list), "call", "failed", (r) => r.outcome === "failed"),
-      ...groupedBy(list, (r) => r.tool).map(([tool, calls]) => toolFigure(plain(tool ?? ""), calls)),
+      ...groupedBy(list, (r) => r.tool).map(([tool, calls]) => toolFigure(plain(tool ?? ""),
+        calls)),
     ]);
 
-// pushFigures makes the figures of a session's streams: how many events were pushed into each, over time.
+// pushFigures makes the figures of a session's streams: how many events were pushed into each, over
+// time.
 export const pushFigures = (session) =>
-  figuresOf({ kind: "push", session }, "The records have no event of this session in the last day.", (list) => {
+  figuresOf({ kind: "push", session }, "The records have no event of this session in the last day.",
+    (list) => {
     // A queued event has a second record, when it is delivered.
     const queued = new Set();
     const once = list.toReversed().filter((r) => {

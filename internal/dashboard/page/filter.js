@@ -1,5 +1,6 @@
-// A preview of filters (docs/protocol.md, "Filters") in the browser's regular expressions. The first rule whose pattern
-// is found in an event's text decides; an event that no rule matches keeps its level.
+// A preview of filters (docs/protocol.md, "Filters") in the browser's regular expressions. The
+// first rule whose pattern is found in an event's text decides; an event that no rule matches keeps
+// its level.
 
 export const outcomes = ["drop", "keep", "surface", "inject"];
 
@@ -28,7 +29,8 @@ export function check(rules) {
 // decide returns for each text the index of the rule that decides, or -1. The worker runs it.
 export function decide(rules, texts) {
   const patterns = rules.map((r) => new RegExp(r.match));
-  return texts.map((text) => (bytes(text) > textMost ? -1 : patterns.findIndex((p) => p.test(text))));
+  return texts.map((text) =>
+    (bytes(text) > textMost ? -1 : patterns.findIndex((p) => p.test(text))));
 }
 
 const policy = globalThis.trustedTypes?.createPolicy("tapgw", {
@@ -36,11 +38,12 @@ const policy = globalThis.trustedTypes?.createPolicy("tapgw", {
 });
 const workerURL = new URL("filter-worker.js", import.meta.url).href;
 
-// preview runs decide in a worker, so that a slow pattern does not stop the page. It resolves with null if the patterns
-// take too long.
+// preview runs decide in a worker, so that a slow pattern does not stop the page. It resolves with
+// null if the patterns take too long.
 export function preview(rules, texts) {
   return new Promise((resolve) => {
-    const worker = new Worker(policy ? policy.createScriptURL(workerURL) : workerURL, { type: "module" });
+    const worker = new Worker(policy ? policy.createScriptURL(workerURL) : workerURL,
+      { type: "module" });
     let timer;
     const end = (result) => {
       clearTimeout(timer);

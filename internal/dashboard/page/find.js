@@ -3,11 +3,13 @@ import { h, setText } from "./dom.js";
 const pause = 150; // ms without a key before the search begins
 const searchAgain = 500; // ms between two searches while entries come
 
-// Find finds a text in the entries of a timeline. It marks each place in the document, counts the entries that have the
-// text, and goes from one to the next, also to those that are not in the document.
+// Find finds a text in the entries of a timeline. It marks each place in the document, counts the
+// entries that have the text, and goes from one to the next, also to those that are not in the
+// document.
 export class Find {
-  // list is the WindowedList. entries() returns those that may be found, in order, reveal(entry) shows one without the
-  // focus, and isLoading() tells whether older ones are on their way. begun() is called when a search begins.
+  // list is the WindowedList. entries() returns those that may be found, in order, reveal(entry)
+  // shows one without the focus, and isLoading() tells whether older ones are on their way. begun()
+  // is called when a search begins.
   constructor(list, { entries, reveal, isLoading, begun }) {
     Object.assign(this, { list, entries, reveal, isLoading, begun });
     this.matches = [];
@@ -23,7 +25,8 @@ export class Find {
     const button = (text, label, by) =>
       h("button.ghost", { "aria-label": label, title: label, onclick: () => this.step(by) },
         text);
-    this.buttons = [button("↑", "Previous match (Shift Enter)", -1), button("↓", "Next match (Enter)", 1)];
+    this.buttons = [button("↑", "Previous match (Shift Enter)", -1),
+      button("↓", "Next match (Enter)", 1)];
     this.element = h("div.find", { role: "search" }, this.field, this.count, this.buttons);
     this.observer = new MutationObserver(() => this.markSoon());
     this.show();
@@ -62,11 +65,13 @@ export class Find {
   search() {
     clearTimeout(this.typed);
     this.typed = null;
-    const text = this.field.value.trim().replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&").replace(/\s+/g, "\\s+");
+    const text = this.field.value.trim().replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&").replace(/\s+/g,
+      "\\s+");
     this.pattern = text && new RegExp(text, "giu");
     this.observer.disconnect();
     if (this.pattern) {
-      this.observer.observe(this.list.content, { childList: true, characterData: true, subtree: true });
+      this.observer.observe(this.list.content, { childList: true, characterData: true,
+        subtree: true });
       this.begun();
     }
     this.look();
@@ -156,7 +161,8 @@ export class Find {
   }
 }
 
-// center scrolls all that a range is in, so that the range is in the middle: its element may be a file.
+// center scrolls all that a range is in, so that the range is in the middle: its element may be a
+// file.
 function center(range) {
   for (let el = range.startContainer.parentElement; el; el = el.parentElement) {
     if (el.scrollHeight <= el.clientHeight || !/auto|scroll/.test(getComputedStyle(el).overflowY)) continue;

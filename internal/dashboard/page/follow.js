@@ -5,11 +5,13 @@ const waitFirst = 500,
   waitMost = 8000; // ms before the next attempt
 const unseen = 5000; // ms after which a page that nobody sees lets go
 
-// follow reads an event stream of the admin API until close() is called. After a lost connection it goes on behind the
-// last event. on(name, data, id) gets events, state(text) gets "live" and "lost", gone() is called if nothing is there.
+// follow reads an event stream of the admin API until close() is called. After a lost connection it
+// goes on behind the last event. on(name, data, id) gets events, state(text) gets "live" and
+// "lost", gone() is called if nothing is there.
 //
-// With lines, the answer is lines of JSON without names: there is no going on, so begin() is called before each answer.
-// With seen, a hidden page lets go of the stream until it is visible: nobody reads what it would draw.
+// With lines, the answer is lines of JSON without names: there is no going on, so begin() is called
+// before each answer. With seen, a hidden page lets go of the stream until it is visible: nobody
+// reads what it would draw.
 export function follow(path, { on, state, gone, seen, lines, begin }) {
   let id = "",
     wait = waitFirst,

@@ -36,7 +36,8 @@ export function distance(ts) {
 
 // moment is a time with its day, unless that is today.
 const dayAndTime = new Intl.DateTimeFormat(undefined, {
-  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+    hourCycle: "h23",
 });
 export const moment = (ts) =>
   new Date(ts).toDateString() === new Date().toDateString() ? time(ts) : dayAndTime.format(new Date(ts));
@@ -77,8 +78,8 @@ export const oneLine = (text, most = 120) => {
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 };
 
-// plain spells out control characters and those that change the direction of text: they could make a command look like
-// another one. Line ends and tabs stay.
+// plain spells out control characters and those that change the direction of text: they could make
+// a command look like another one. Line ends and tabs stay.
 export const plain = (text) =>
   text.replace(/\p{Bidi_Control}|[\x00-\x08\x0b-\x1f\x7f-\x9f]/gu,
     (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
@@ -89,4 +90,5 @@ export const address = (view, id) => `#/${view}/${encodeURIComponent(id)}`;
 export const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 
 // elsewhere lists the sessions or the providers of other gateways of the cluster.
-export const elsewhere = (cluster, kind) => cluster?.[kind].filter((it) => it.gateway !== cluster.name) ?? [];
+export const elsewhere = (cluster, kind) =>
+  cluster?.[kind].filter((it) => it.gateway !== cluster.name) ?? [];

@@ -1,14 +1,17 @@
 import { goals } from "./api.js";
 import { attempt, dialog, field } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { address, count, date, decoded, distance, duration, moment, oneLine, plain, short } from "./format.js";
+import { address, count, date, decoded, distance, duration, moment, oneLine, plain,
+  short } from "./format.js";
 import { addressOf } from "./record.js";
 import { setBar, timeScale } from "./waterfall.js";
 
-const stateTexts = { active: "active", met: "met", budget: "out of budget", stopped: "stopped", blocked: "blocked" };
+const stateTexts = { active: "active", met: "met", budget: "out of budget", stopped: "stopped",
+  blocked: "blocked" };
 const turnPauseLeast = 60_000; // ms; a shorter pause between turns is not folded
 
-// GoalsView lists the goals, and shows one: its contract with the evidence, its budget and its turns.
+// GoalsView lists the goals, and shows one: its contract with the evidence, its budget and its
+// turns.
 export class GoalsView {
   constructor(element, app) {
     this.app = app;
@@ -42,7 +45,8 @@ export class GoalsView {
 
   tick() {
     if (this.element.hidden || document.hidden) return;
-    for (const el of this.element.querySelectorAll("time.distance")) setText(el, distance(el.dateTime));
+    for (const el of this.element.querySelectorAll("time.distance")) setText(el,
+      distance(el.dateTime));
   }
 
   draw() {
@@ -70,7 +74,8 @@ export class GoalsView {
   }
 
   row(g) {
-    const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
+    const cell = (className, label, ...content) => h("td", { class: className, data: { label } },
+      content);
     const stop = h("button.danger", { "aria-label": `Stop ${oneLine(g.contract.text, 60)}`,
       onclick: () => attempt(stop, () => stopDialog(g)) }, "Stop…");
     return h("tr",
@@ -86,7 +91,8 @@ export class GoalsView {
     const now = JSON.stringify([g, g && this.labelOf(g)]);
     if (now === this.shown) return;
     this.shown = now;
-    const focus = this.detail.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    const focus = this.detail.contains(document.activeElement) &&
+      document.activeElement.getAttribute("href");
     this.detail.hidden = !g;
     this.detail.replaceChildren(...(g ? this.parts(g) : []));
     if (focus) this.detail.querySelector(`a[href="${CSS.escape(focus)}"]`)?.focus();
@@ -149,7 +155,8 @@ function budget(g) {
     ["Tokens", g.spent.tokens ?? 0, g.budget.tokens, short],
   ];
   return h("dl.budgets", rows.map(([name, used, limit, text]) => {
-    const meter = limit > 0 && h("meter", { min: "0", max: String(limit), "aria-label": `${name} used` });
+    const meter = limit > 0 &&
+      h("meter", { min: "0", max: String(limit), "aria-label": `${name} used` });
     if (meter) Object.assign(meter, { high: limit * 0.8, value: Math.min(used, limit) });
     return h("div", h("dt", name),
       h("dd", meter, limit > 0 ? `${text(used)} of ${text(limit)}` : `${text(used)}, without a limit`));
@@ -194,10 +201,12 @@ function stopDialog(g) {
   ], [["Stop goal", () => goals.stop(g.id, reason.value.trim()), "danger"]]);
 }
 
-// The kinds of checks that the dialog offers, each with its fields: a name, a label and whether it must be given.
+// The kinds of checks that the dialog offers, each with its fields: a name, a label and whether it
+// must be given.
 const checkKinds = [
   ["call", "a command has ended well", [["command", "The whole command", true]]],
-  ["file", "a file is there", [["path", "Path below the session's directory", true], ["contains", "With this text"]]],
+  ["file", "a file is there", [["path", "Path below the session's directory", true],
+    ["contains", "With this text"]]],
   ["stream", "an event has come", [["channel", "Stream", true], ["contains", "With this text"]]],
   ["json", "a check as JSON", [["json", `For example {"call": {"tool": "deploy"}}`, true]]],
 ];
@@ -210,7 +219,8 @@ function checkField(n, remove) {
   const offer = () => {
     const [, , list] = checkKinds.find(([k]) => k === kind.value);
     inputs = list.map(([name, label, required]) =>
-      [name, h("input", { id: id(name), required, autocomplete: "off", spellcheck: "false" }), label]);
+      [name, h("input", { id: id(name), required, autocomplete: "off", spellcheck: "false" }),
+        label]);
     fields.replaceChildren(...inputs.map(([, input, label]) => field(label, input)));
   };
   const kind = h("select", { "aria-label": `Check ${n}`, onchange: offer },
@@ -230,7 +240,8 @@ function checkField(n, remove) {
           throw new Error(`Check ${n} is no JSON: ${e.message}`);
         }
       }
-      const given = inputs.map(([name, input]) => [name, input.value.trim()]).filter(([, value]) => value);
+      const given = inputs.map(([name, input]) => [name, input.value.trim()]).filter(([, value]) =>
+        value);
       return { [kind.value]: Object.fromEntries(given) };
     },
   };
@@ -241,13 +252,15 @@ async function startGoal(app) {
   const { sessions } = app.state;
   if (!sessions.length)
     return dialog("New goal", h("p", "A goal is for a session, and none runs. ",
-      h("a", { href: "#/sessions", onclick: (e) => e.target.closest("dialog").close() }, "Start one"), " first."));
+      h("a", { href: "#/sessions", onclick: (e) => e.target.closest("dialog").close() },
+        "Start one"), " first."));
   const chosen = app.feed?.id ?? sessions.find((s) => s.foreground)?.id;
   const session = h("select", { id: "goal-session" },
     sessions.map((s) => h("option", { value: s.id, selected: s.id === chosen }, s.label || s.id)));
   const text = h("textarea", { id: "goal-text", rows: "2", required: true });
   const number = (id, value) => h("input", { id, type: "number", min: "1", step: "1", value });
-  const limits = { turns: number("goal-turns", "50"), minutes: number("goal-minutes"), tokens: number("goal-tokens") };
+  const limits = { turns: number("goal-turns", "50"), minutes: number("goal-minutes"),
+    tokens: number("goal-tokens") };
   let list = [], made = 0;
   const box = h("div.fields");
   const remove = (element) => {
@@ -268,7 +281,8 @@ async function startGoal(app) {
     const n = (input) => (input.value ? Number(input.value) : undefined);
     const minutes = n(limits.minutes);
     const { id } = await goals.start({
-      session: session.value, text: text.value.trim(), checks: list.map((c) => c.value()), turns: n(limits.turns),
+      session: session.value, text: text.value.trim(), checks: list.map((c) => c.value()),
+        turns: n(limits.turns),
       timeMs: minutes && minutes * 60_000, tokens: n(limits.tokens),
     });
     location.hash = address("goals", id);

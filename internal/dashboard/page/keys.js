@@ -18,7 +18,8 @@ export function listen() {
     }
     const box = document.querySelector("dialog[open]");
     if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || typing(e.target)) return;
-    const it = allKeys.find((k) => k.name === e.key && (!box || (k.inDrawer && box.matches(".drawer"))));
+    const it = allKeys.find((k) => k.name === e.key &&
+      (!box || (k.inDrawer && box.matches(".drawer"))));
     if (!it || (localStorage.getItem(keysStorage) === "off" && it.name !== "?")) return;
     e.preventDefault();
     it.run(e);
@@ -28,7 +29,8 @@ export function listen() {
 export function help() {
   const rows = [...allKeys.map(({ name, does }) => [name, does]), ["Ctrl Enter", "send the prompt"],
     ["@", "in the prompt: name a file; / at its start: a command"],
-    ["Esc", "leave a field, close a dialog"], ["↑ ↓", "move in a list; in the prompt, to earlier ones"]];
+    ["Esc", "leave a field, close a dialog"],
+      ["↑ ↓", "move in a list; in the prompt, to earlier ones"]];
   const off = h("input", {
     type: "checkbox",
     checked: localStorage.getItem(keysStorage) !== "off",
@@ -38,7 +40,8 @@ export function help() {
     h("table.keys",
       h("tbody",
         rows.map(([name, does]) =>
-          h("tr", h("th", { scope: "row" }, name.split(" ").map((k) => h("kbd", k))), h("td", does)),
+          h("tr", h("th", { scope: "row" }, name.split(" ").map((k) => h("kbd", k))),
+            h("td", does)),
         ))),
     h("label.check", off, "Single keys do something"),
   ]);

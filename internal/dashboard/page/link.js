@@ -1,4 +1,5 @@
-// One WebSocket for all that streams to the page: a browser has six other connections to a server for all its tabs.
+// One WebSocket for all that streams to the page: a browser has six other connections to a server
+// for all its tabs.
 import { gateway, signOutEvents } from "./api.js";
 
 const silence = 40_000; // ms; the gateway says something every 15 s
@@ -9,17 +10,21 @@ let link,
 const ofHex = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (b) => parseInt(b, 16));
 const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 
-// isOurs reports whether the gateway has answered a challenge as the one of before does. Its first answer is the key,
-// which the page keeps. Pages of plain http at a name of the user's can't check it.
+// isOurs reports whether the gateway has answered a challenge as the one of before does. Its first
+// answer is the key, which the page keeps. Pages of plain http at a name of the user's can't check
+// it.
 async function isOurs(answer, challenge) {
   if (!crypto.subtle) return true;
-  if (pageKey) return crypto.subtle.verify("HMAC", pageKey, ofHex(answer.proof ?? ""), new TextEncoder().encode(challenge));
-  pageKey = await crypto.subtle.importKey("raw", ofHex(answer.key ?? ""), { name: "HMAC", hash: "SHA-256" }, false,
+  if (pageKey) return crypto.subtle.verify("HMAC", pageKey, ofHex(answer.proof ?? ""),
+    new TextEncoder().encode(challenge));
+  pageKey = await crypto.subtle.importKey("raw", ofHex(answer.key ?? ""),
+    { name: "HMAC", hash: "SHA-256" }, false,
     ["verify"]);
   return true;
 }
 
-// Without a network nothing tells that a connection is lost. One within the machine is there again at once.
+// Without a network nothing tells that a connection is lost. One within the machine is there again
+// at once.
 addEventListener("offline", () => link?.lose());
 
 // connected returns the link, which it opens if there is none.
@@ -58,8 +63,8 @@ function connected() {
       reject(new Error("there is no connection"));
     };
   });
-  // A browser does not tell why it has no connection. If it is signed out, or the gateway is another, this answer says
-  // so; a stranger who gives it gains nothing by it.
+  // A browser does not tell why it has no connection. If it is signed out, or the gateway is
+  // another, this answer says so; a stranger who gives it gains nothing by it.
   mine.opened.catch(() => fetch("/api/v1/status").then(({ status }) => {
     if (status === 401 || status === 421) signOutEvents.dispatchEvent(new Event("signedout"));
   }, () => {}));
@@ -76,7 +81,8 @@ function connected() {
   return mine;
 }
 
-// stream asks for a path of the admin API, as fetch does. lastEventId is of the last event that the caller has, or "".
+// stream asks for a path of the admin API, as fetch does. lastEventId is of the last event that the
+// caller has, or "".
 export function stream(path, lastEventId, signal) {
   return new Promise((resolve, reject) => {
     const { socket, streams, opened } = connected(),

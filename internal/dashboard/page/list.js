@@ -1,19 +1,19 @@
 import { h } from "./dom.js";
 
-// Entries are shown and removed in blocks of this size. An entry that was never shown counts with an estimated height;
-// blocks are kept up to margin pixels from the visible part.
+// Entries are shown and removed in blocks of this size. An entry that was never shown counts with
+// an estimated height; blocks are kept up to margin pixels from the visible part.
 const blockSize = 40;
 const estimatedHeight = 30;
 const margin = 800;
 
 const topOf = (el) => el.getBoundingClientRect().top;
 
-// WindowedList shows any number of entries. Only those near the visible part are in the document. With onBehind, it
-// follows its end until the person scrolls up.
+// WindowedList shows any number of entries. Only those near the visible part are in the document.
+// With onBehind, it follows its end until the person scrolls up.
 export class WindowedList {
-  // scroller is the element that scrolls. make(entry) returns an entry's element, whose refresh(), if it has one,
-  // shows a change. onBehind(n) gets the number of entries that came since the person left the end, -1 while the end
-  // is followed.
+  // scroller is the element that scrolls. make(entry) returns an entry's element, whose refresh(),
+  // if it has one, shows a change. onBehind(n) gets the number of entries that came since the
+  // person left the end, -1 while the end is followed.
   constructor(scroller, make, onBehind) {
     this.scroller = scroller;
     this.make = make;
@@ -98,10 +98,11 @@ export class WindowedList {
     });
   }
 
-  // keepPlace makes a change above what the person sees, which stays where it is. Not all browsers do that themselves,
-  // and none right after a jump.
+  // keepPlace makes a change above what the person sees, which stays where it is. Not all browsers
+  // do that themselves, and none right after a jump.
   keepPlace(change) {
-    const seen = !this.following && this.scroller.scrollTop > 0 && this.elements.get(this.inSight()[0]);
+    const seen = !this.following && this.scroller.scrollTop > 0 &&
+      this.elements.get(this.inSight()[0]);
     const was = seen && topOf(seen);
     change();
     if (seen?.isConnected && topOf(seen) !== was) this.scroller.scrollTop += topOf(seen) - was;
@@ -168,7 +169,8 @@ export class WindowedList {
     block.element.style.height = `${block.height || block.entries.length * estimatedHeight}px`;
   }
 
-  // resized observes the blocks again when the view was hidden before, since nothing is near in a hidden view.
+  // resized observes the blocks again when the view was hidden before, since nothing is near in a
+  // hidden view.
   resized() {
     if (this.hidden && this.scroller.clientHeight) {
       for (const { element, mounted } of this.blocks) {
@@ -181,7 +183,8 @@ export class WindowedList {
     this.pin();
   }
 
-  // updateMounted adds and removes the entries of blocks that came near or went away. In a hidden view all stay.
+  // updateMounted adds and removes the entries of blocks that came near or went away. In a hidden
+  // view all stay.
   updateMounted(seen) {
     if (!this.scroller.clientHeight) return;
     this.keepPlace(() => {

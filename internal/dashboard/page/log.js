@@ -8,7 +8,8 @@ import { WindowedList } from "./list.js";
 const linesFirst = 500; // at first
 const logMost = 5000;
 
-// ProviderLog shows the log of what a provider file names, as it grows. said() is called for each line.
+// ProviderLog shows the log of what a provider file names, as it grows. said() is called for each
+// line.
 export class ProviderLog {
   constructor(said) {
     this.said = said;
@@ -20,7 +21,8 @@ export class ProviderLog {
     this.element = h("div.stage", this.scroller, this.quiet, this.latest);
   }
 
-  // show follows the log of a name, until it is called again; "" follows none. gone is said if no file has the name.
+  // show follows the log of a name, until it is called again; "" follows none. gone is said if no
+  // file has the name.
   show(name, gone) {
     this.source?.close();
     this.source = null;

@@ -1,11 +1,13 @@
 import { h } from "./dom.js";
 import { announce } from "./dialogs.js";
 
-// The colours that a person chose, in all tabs and until changed: the system's, light or dark. Each is a color-scheme.
+// The colours that a person chose, in all tabs and until changed: the system's, light or dark. Each
+// is a color-scheme.
 const lookStorage = "tapgw.look";
 const system = "light dark";
 const looks = {
-  [system]: ["◐", "Colours: as the system has them"], light: ["☀", "Colours: light"], dark: ["☾", "Colours: dark"],
+  [system]: ["◐", "Colours: as the system has them"], light: ["☀", "Colours: light"],
+    dark: ["☾", "Colours: dark"],
 };
 
 const chosenLook = () => (looks[localStorage[lookStorage]] ? localStorage[lookStorage] : system);

@@ -14,17 +14,20 @@ const narrow = 800; // pixels, as in the stylesheet
 const briefLoss = 1500; // ms without the gateway, as when it restarts, that need no banner
 const diagnosticsEvery = 2000; // ms between two readings of the diagnostics, while a view shows them
 
-// The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
-const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue",
+// The states of /api/v1/events that the page always follows. A view that shows another one names it
+// as its state.
+const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools",
+  "queue",
   "cluster"];
 
 // App holds the gateway's state and dispatches an event when a part of it changes: the events of
-// /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
-// something happened in that session. A state that is null is not known yet.
+// /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news"
+// when something happened in that session. A state that is null is not known yet.
 class App {
   constructor() {
     this.state = {
-      status: null, sessions: [], providers: [], configured: null, pairings: [], questions: [], tools: [], sources: null,
+      status: null, sessions: [], providers: [], configured: null, pairings: [], questions: [],
+        tools: [], sources: null,
       goals: null, diagnostics: null, queue: [], rules: [],
       cluster: null,
     };
@@ -56,11 +59,13 @@ class App {
   }
 }
 
-const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams", activity: "Activity",
+const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams",
+  activity: "Activity",
   sources: "Sources", goals: "Goals", records: "Records", recordings: "Recordings" };
 
-// late makes a view whose module is imported when somebody looks at it, since few people look at all of them. make
-// makes the view with the module, in an element. state is what else of the gateway the view shows.
+// late makes a view whose module is imported when somebody looks at it, since few people look at
+// all of them. make makes the view with the module, in an element. state is what else of the
+// gateway the view shows.
 function late(name, importIt, make, state) {
   const element = h("section", { class: `view ${name}`, "aria-label": titles[name] });
   let view;
@@ -90,18 +95,23 @@ function acceptFiles(recordings) {
   });
 }
 
-// run shows the page. The stream of events would bring the list of sessions later, over a slow link by half a second.
+// run shows the page. The stream of events would bring the list of sessions later, over a slow link
+// by half a second.
 function run(list) {
   const app = new App();
   const views = {
     sessions: new SessionsView(app),
-    providers: late("providers", () => import("./providers.js"), (m, el) => new m.ProvidersView(el, app)),
+    providers: late("providers", () => import("./providers.js"), (m, el) => new m.ProvidersView(el,
+      app)),
     streams: late("streams", () => import("./streams.js"), (m, el) => new m.StreamsView(el, app)),
-    activity: late("activity", () => import("./activity.js"), (m, el) => new m.ActivityView(el, app)),
-    sources: late("sources", () => import("./sources.js"), (m, el) => new m.SourcesView(el, app), "sources"),
+    activity: late("activity", () => import("./activity.js"), (m, el) => new m.ActivityView(el,
+      app)),
+    sources: late("sources", () => import("./sources.js"), (m, el) => new m.SourcesView(el, app),
+      "sources"),
     goals: late("goals", () => import("./goals.js"), (m, el) => new m.GoalsView(el, app), "goals"),
     records: late("records", () => import("./records.js"), (m, el) => new m.RecordsView(el, app)),
-    recordings: late("recordings", () => import("./recordings.js"), (m, el) => new m.RecordingsView(el)),
+    recordings: late("recordings", () => import("./recordings.js"),
+      (m, el) => new m.RecordingsView(el)),
   };
   const links = Object.fromEntries(
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
@@ -112,7 +122,8 @@ function run(list) {
   const banners = h("section.banners", { "aria-label": "Warnings" });
   const since = h("span");
   const lost = h("div.banner.warning.row", { hidden: true },
-    h("span", "The gateway does not answer since ", since, ". What you see is of then; what you write stays. " +
+    h("span", "The gateway does not answer since ", since,
+      ". What you see is of then; what you write stays. " +
       "If it has ended, open the page of a new one: ", h("code", "tapctl open")),
     h("button", { onclick: () => dispatchEvent(new Event("online")) }, "Try now"));
   const main = h("main", Object.values(views).map((v) => v.element));
@@ -204,7 +215,8 @@ function run(list) {
       ...(wrong.size
         ? [
             {
-              key: [...wrong.keys()].join("\n"), level: "error", text: `${count(wrong.size, "provider")} with a fault: `,
+              key: [...wrong.keys()].join("\n"), level: "error",
+                text: `${count(wrong.size, "provider")} with a fault: `,
               links: [...wrong.values()].map(({ kind, name }) => h("a", {
                 href: address(kind === "source" ? "sources" : "providers", name),
               }, plain(name))),
@@ -214,7 +226,8 @@ function run(list) {
       ...(faults.length
         ? [
             {
-              key: faults.join(), level: "error", text: `${count(faults.length, "fault")} in config files`,
+              key: faults.join(), level: "error",
+                text: `${count(faults.length, "fault")} in config files`,
               lines: faults,
             },
           ]
@@ -289,7 +302,8 @@ function run(list) {
   key("s", "search the sessions", () => views.sessions.search.focus());
   key("w", "all that waits for you", () => drawer.toggle(), true);
   key("q", "the next question", () => drawer.next(), true);
-  key("a", "allow what the chosen question asks", (e) => drawer.decide(e, ".permission .primary"), true);
+  key("a", "allow what the chosen question asks", (e) => drawer.decide(e, ".permission .primary"),
+    true);
   key("d", "deny it", (e) => drawer.decide(e, ".danger"), true);
   key("?", "this list", help);
   listen();
@@ -297,7 +311,8 @@ function run(list) {
   addEventListener("hashchange", route);
   route();
   app.set("sessions", list);
-  stream = follow(statesOf(shown), { state: showConnection, on: (name, data) => app.set(name, data) });
+  stream = follow(statesOf(shown),
+    { state: showConnection, on: (name, data) => app.set(name, data) });
 }
 
 get("/sessions").then(run, (e) =>

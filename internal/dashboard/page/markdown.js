@@ -1,12 +1,13 @@
 import { codeBlock } from "./code.js";
 import { h } from "./dom.js";
 
-// Markdown as models write it: CommonMark with tables, tasks and strikethrough. No text is parsed as HTML, images are
-// links, and links lead to http, https and mailto only, and never to this gateway. Blocks are read line by line in one
-// pass, and marks with a stack, so that the time grows with the length only.
+// Markdown as models write it: CommonMark with tables, tasks and strikethrough. No text is parsed
+// as HTML, images are links, and links lead to http, https and mailto only, and never to this
+// gateway. Blocks are read line by line in one pass, and marks with a stack, so that the time grows
+// with the length only.
 
-// render shows a text in an element. When it is called again with a longer text, it reads only the end again and keeps
-// the blocks that did not change, so that a message can stream.
+// render shows a text in an element. When it is called again with a longer text, it reads only the
+// end again and keeps the blocks that did not change, so that a message can stream.
 export function render(el, source) {
   source = source.replace(/\r\n?/g, "\n");
   const old = el.shown ?? { source: "", blocks: [], links: "" };
@@ -14,12 +15,14 @@ export function render(el, source) {
   const blocks = source.startsWith(old.source) ? old.blocks.slice(0, -2) : [];
   let same = blocks.length;
   const from = same ? old.blocks[same].from : 0;
-  for (const block of parseBlocks(source.slice(from))) blocks.push({ ...block, from: block.from + from });
+  for (const block of parseBlocks(source.slice(from))) blocks.push({ ...block,
+    from: block.from + from });
   const definitions = new Map(blocks.flatMap((b) => b.definitions ?? []).reverse()); // the first one counts
   const links = JSON.stringify([...definitions]);
   const relinked = links !== old.links;
   if (relinked) same = 0;
-  while (!relinked && same < old.blocks.length && blocks[same]?.source === old.blocks[same].source) {
+  while (!relinked && same < old.blocks.length &&
+    blocks[same]?.source === old.blocks[same].source) {
     blocks[same].nodes = old.blocks[same++].nodes;
   }
   for (const { nodes } of old.blocks.slice(same)) for (const node of nodes) node.remove();
@@ -64,7 +67,8 @@ function dedent(line, most) {
 
 const closes = (marks) => new RegExp(`^ {0,3}${marks[0]}{${marks.length},}[ \\t]*$`);
 
-// untab replaces the tabs among the marks at the beginning of a line. Columns of tabs count from the line's beginning.
+// untab replaces the tabs among the marks at the beginning of a line. Columns of tabs count from
+// the line's beginning.
 function untab(line) {
   for (let m, n = 0; n < maxDepth && (m = /^[ >*+\-\d.)]*\t/.exec(line)); n++) {
     const at = m[0].length - 1;
@@ -73,7 +77,8 @@ function untab(line) {
   return line;
 }
 
-// parseBlocks returns the blocks of a text. Each has its place in the text, and its source, by which render compares it.
+// parseBlocks returns the blocks of a text. Each has its place in the text, and its source, by
+// which render compares it.
 function parseBlocks(text) {
   const root = { kind: "root", children: [] };
   const open = [root]; // the blocks that the next line may go on with, from the outermost to the innermost
@@ -177,7 +182,8 @@ function parseBlocks(text) {
         add({ kind: "rule" });
         open.pop();
         return false;
-      } else if (open.length < maxDepth && (m = item.exec(rest)) && (!paragraph || interrupts(m, rest))) {
+      } else if (open.length < maxDepth && (m = item.exec(rest)) &&
+        (!paragraph || interrupts(m, rest))) {
         close(depth, true);
         const mark = m[2].at(-1),
           number = parseInt(m[2], 10),
@@ -192,7 +198,8 @@ function parseBlocks(text) {
         if (parent?.kind !== "list") {
           add({ kind: "list", mark, ordered: number >= 0, number, children: [] });
         }
-        add({ kind: "item", ordered: number >= 0, width: indent + m[2].length + gap, children: [] });
+        add({ kind: "item", ordered: number >= 0, width: indent + m[2].length + gap,
+          children: [] });
         rest = dedent(after, gap);
       } else {
         break;
@@ -261,9 +268,11 @@ function make(b, links) {
       return [h(b.ordered ? "ol" : "ul", b.ordered && b.number !== 1 ? { start: b.number } : null,
         b.children.map((it) => listItem(it, b.loose, links)))];
   }
-  const at = b.lines.findIndex((line, i) => i > 0 && delimiters.test(line.trim()) && b.lines[i - 1].includes("|") &&
+  const at = b.lines.findIndex((line, i) => i > 0 && delimiters.test(line.trim()) &&
+    b.lines[i - 1].includes("|") &&
     cells(line).length === cells(b.lines[i - 1]).length);
-  const text = b.lines.slice(0, at < 0 ? b.lines.length : at - 1).map((l) => l.trimStart()).join("\n").trimEnd();
+  const text = b.lines.slice(0, at < 0 ? b.lines.length : at - 1).map((l) =>
+    l.trimStart()).join("\n").trimEnd();
   return [...(text ? [h("p", inline(text, links))] : []),
     ...(at < 0 ? [] : [tableOf(b.lines.slice(at - 1), links)])];
 }
@@ -271,18 +280,21 @@ function make(b, links) {
 function listItem({ children }, loose, links) {
   const [first, ...others] = children;
   const task = first?.kind === "p" && /^\s*\[([ xX])\](?=\s|$)/.exec(first.lines[0]);
-  const rest = task && { ...first, lines: [first.lines[0].slice(task[0].length), ...first.lines.slice(1)] };
+  const rest = task && { ...first, lines: [first.lines[0].slice(task[0].length),
+    ...first.lines.slice(1)] };
   const nodes = (rest ? [rest, ...others] : children).flatMap((c) => make(c, links))
     .flatMap((node) => (!loose && node.tagName === "P" ? [...node.childNodes] : [node]));
   return h("li", { class: task ? "task" : null },
     task &&
-      h("span", { role: "img", "aria-label": task[1] === " " ? "not done" : "done" }, task[1] === " " ? "☐" : "☑"),
+      h("span", { role: "img", "aria-label": task[1] === " " ? "not done" : "done" },
+        task[1] === " " ? "☐" : "☑"),
     task && " ",
     nodes);
 }
 
-// cells returns the cells of a row. A row with more cells than the table has columns is split again, without the bars
-// in code; what is still too much goes into the last cell, since nothing may be lost.
+// cells returns the cells of a row. A row with more cells than the table has columns is split
+// again, without the bars in code; what is still too much goes into the last cell, since nothing
+// may be lost.
 function cells(line, most = Infinity) {
   const text = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
   let all = text.split(/(?<!\\)\|/);
@@ -319,8 +331,8 @@ const matchAt = (pattern, text, at) => {
   return pattern.exec(text);
 };
 
-// inline returns the nodes of a text with its marks and links, by the algorithm of CommonMark: marks wait on a list
-// until others close them.
+// inline returns the nodes of a text with its marks and links, by the algorithm of CommonMark:
+// marks wait on a list until others close them.
 function inline(text, links) {
   const out = document.createDocumentFragment();
   const hopeless = new Set(); // runs of backticks that nothing closes from here on
@@ -370,21 +382,25 @@ function inline(text, links) {
       }
     } else if (c === "&" && (found = matchAt(entity, text, i))) {
       const code = found[2] ? Number(found[2]) : parseInt(found[3], 16);
-      plain += entities[found[1]] ?? (code > 0 && code < 0x110000 ? String.fromCodePoint(code) : "\ufffd");
+      plain += entities[found[1]] ??
+        (code > 0 && code < 0x110000 ? String.fromCodePoint(code) : "\ufffd");
       i += found[0].length;
     } else if (c === "<" && (found = matchAt(lineBreak, text, i))) {
       put(h("br"));
       i += found[0].length;
-    } else if (c === "<" && (found = matchAt(webAddress, text, i + 1)) && text[i + 1 + found[0].length] === ">") {
+    } else if (c === "<" && (found = matchAt(webAddress, text, i + 1)) &&
+      text[i + 1 + found[0].length] === ">") {
       put(anchor(found[0], [found[0]]));
       i += found[0].length + 2;
     } else if (c.startsWith("http")) {
-      const href = /\w/.test(text[i - 1] ?? "") ? "" : withoutEnd(matchAt(webAddress, text, i)?.[0] ?? "");
+      const href = /\w/.test(text[i - 1] ?? "") ? "" : withoutEnd(matchAt(webAddress, text,
+        i)?.[0] ?? "");
       href.length > c.length ? put(anchor(href, [href])) : (plain += c);
       i += Math.max(c.length, href.length);
     } else if (c === "[" || c === "![") {
       i += c.length;
-      bracket = { node: put(document.createTextNode(c)), image: c !== "[", last, at: i, live: true, outer: bracket };
+      bracket = { node: put(document.createTextNode(c)), image: c !== "[", last, at: i, live: true,
+        outer: bracket };
     } else if (c === "]" && bracket) {
       const { node, image, at, live, outer } = bracket;
       const to = live && target(text, i, label(text.slice(at, Math.min(i, at + 999))), links);
@@ -419,7 +435,8 @@ function inline(text, links) {
       i += size;
       if (c === "~" ? size === 2 : left || right) {
         last = last.next = {
-          node: put(document.createTextNode(c.repeat(size))), c, size, left: size, prev: last, next: null,
+          node: put(document.createTextNode(c.repeat(size))), c, size, left: size, prev: last,
+            next: null,
           opens: left && (!word || !right || mark.test(before)),
           closes: right && (!word || !left || mark.test(after)),
         };
@@ -437,7 +454,8 @@ function inline(text, links) {
   return out;
 }
 
-const charBefore = (text, i) => (/[\udc00-\udfff]/.test(text[i - 1] ?? "") ? text.slice(i - 2, i) : text[i - 1]);
+const charBefore = (text, i) => (/[\udc00-\udfff]/.test(text[i - 1] ?? "") ? text.slice(i - 2,
+  i) : text[i - 1]);
 const charAfter = (text, i) => (i < text.length ? String.fromCodePoint(text.codePointAt(i)) : "");
 
 // emphasize makes the elements of the marks behind one.
@@ -448,7 +466,8 @@ function emphasize(first) {
     const kind = `${c}${opens}${size % 3}`;
     let opener = closes ? closer.prev : first;
     const floor = floors.get(kind) ?? first;
-    while (opener !== first && opener !== floor && !(opener.c === c && opener.opens && fits(opener, closer))) {
+    while (opener !== first && opener !== floor && !(opener.c === c && opener.opens &&
+      fits(opener, closer))) {
       opener = opener.prev;
     }
     if (opener === first || opener === floor) {
@@ -476,7 +495,8 @@ function emphasize(first) {
   }
 }
 
-const fits = (a, b) => a.c !== "~" && (a.closes || b.opens) ? b.size % 3 === 0 || (a.size + b.size) % 3 !== 0 : true;
+const fits = (a, b) => a.c !== "~" && (a.closes || b.opens) ? b.size % 3 === 0 ||
+  (a.size + b.size) % 3 !== 0 : true;
 
 function unlink(it) {
   it.prev.next = it.next;
@@ -551,8 +571,8 @@ function direct(text) {
   return { href: href.replace(/\\([!-/:-@[-`{-~])/g, "$1").replaceAll("&amp;", "&"), end: i + 1 };
 }
 
-// isOwn reports whether an address leads to this gateway, by the page's name or any loopback name. The URL parser has
-// normalized its spelling.
+// isOwn reports whether an address leads to this gateway, by the page's name or any loopback name.
+// The URL parser has normalized its spelling.
 function isOwn({ protocol, hostname, port }) {
   const at = (protocol, port) => port || { "http:": "80", "https:": "443" }[protocol];
   const name = hostname.replace(/\.$/, "");

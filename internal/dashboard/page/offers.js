@@ -5,19 +5,22 @@ import { count, plain } from "./format.js";
 
 const offersPause = 120; // ms without a key before the gateway is asked
 
-// Offers shows what may stand at the caret of the prompt box: files of the session's directory behind an @, and the
-// commands of its host behind a slash at the beginning, with the words that they take. sessionOf() is the id of the
-// session that is shown; took(path) is called with a file that somebody chose.
+// Offers shows what may stand at the caret of the prompt box: files of the session's directory
+// behind an @, and the commands of its host behind a slash at the beginning, with the words that
+// they take. sessionOf() is the id of the session that is shown; took(path) is called with a file
+// that somebody chose.
 export class Offers {
   constructor(box, sessionOf, took) {
     Object.assign(this, { box, sessionOf, took, items: [] });
     this.list = h("ul", {
-      id: "offers", role: "listbox", "aria-label": "Offers", onpointerdown: (e) => e.preventDefault(),
+      id: "offers", role: "listbox", "aria-label": "Offers", onpointerdown: (e) =>
+        e.preventDefault(),
     });
     this.note = h("p.hint");
     this.element = h("div.offers", { hidden: true }, this.list, this.note);
     // A text area is a combobox in all but the role, which HTML gives to fields of one line only.
-    for (const [name, value] of [["autocomplete", "list"], ["haspopup", "listbox"], ["controls", "offers"]])
+    for (const [name, value] of [["autocomplete", "list"], ["haspopup", "listbox"],
+      ["controls", "offers"]])
       box.setAttribute(`aria-${name}`, value);
     this.show([]);
     box.addEventListener("input", () => this.look());
@@ -35,7 +38,8 @@ export class Offers {
       [, command, word] = /^\/(\S+)\s(\S*)$/.exec(before) ?? [];
     clearTimeout(this.timer);
     this.turn = {};
-    if ((file ?? name ?? word) === undefined || box.selectionStart !== box.selectionEnd) return this.show([]);
+    if ((file ?? name ?? word) === undefined ||
+      box.selectionStart !== box.selectionEnd) return this.show([]);
     const { turn } = this;
     this.timer = setTimeout(async () => {
       let items = [], note = "";
@@ -56,11 +60,13 @@ export class Offers {
         note = e.message;
       }
       if (turn === this.turn)
-        this.show(items, note, before.length - (file ?? word ?? name).length - (word === undefined ? 1 : 0));
+        this.show(items, note, before.length - (file ?? word ??
+          name).length - (word === undefined ? 1 : 0));
     }, offersPause);
   }
 
-  // commands are those of a session's host. They are asked for anew when somebody begins to write one.
+  // commands are those of a session's host. They are asked for anew when somebody begins to write
+  // one.
   commands(id, anew) {
     if (anew || this.of !== id) {
       this.of = id;
@@ -70,14 +76,16 @@ export class Offers {
     return this.all;
   }
 
-  // command is the command that a text calls and what stands behind it, if the session's host has it.
+  // command is the command that a text calls and what stands behind it, if the session's host has
+  // it.
   async command(id, text) {
     const [, name, input] = /^\/(\S+)\s*(.*)$/s.exec(text) ?? [];
-    return name && (await this.commands(id).catch(() => [])).some((c) => isCalled(c, name)) && { name, input };
+    return name && (await this.commands(id).catch(() => [])).some((c) => isCalled(c, name)) &&
+      { name, input };
   }
 
-  // show offers items in place of what stands between a place and the caret. The first one is chosen, and note stands
-  // below.
+  // show offers items in place of what stands between a place and the caret. The first one is
+  // chosen, and note stands below.
   show(items, note = "", from = 0) {
     clearTimeout(this.timer);
     this.turn = null;
@@ -107,11 +115,13 @@ export class Offers {
   key(e) {
     const { items, at, box } = this,
       step = { ArrowUp: -1, ArrowDown: 1 }[e.key];
-    if (this.element.hidden || e.isComposing || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
+    if (this.element.hidden || e.isComposing || e.ctrlKey || e.metaKey || e.altKey ||
+      e.shiftKey) return;
     if (step && items.length) this.choose((at + step + items.length) % items.length);
     else if (/^(Arrow|Home|End|Page)/.test(e.key)) return this.show([]); // the caret goes elsewhere
     else if (e.key === "Escape") this.show([]);
-    else if (["Enter", "Tab"].includes(e.key) && items.length && box.value !== items[at].text) this.take(items[at]);
+    else if (["Enter", "Tab"].includes(e.key) && items.length &&
+      box.value !== items[at].text) this.take(items[at]);
     else return;
     e.preventDefault();
     e.stopImmediatePropagation();

@@ -2,8 +2,9 @@ import { toast } from "./dialogs.js";
 import { h } from "./dom.js";
 import { address } from "./format.js";
 
-// The address of an entry is that of its session, and the id of the event that the entry began with. All readers of a
-// session get the same ids: its birth, and numbers, the last of which grows by one with each event.
+// The address of an entry is that of its session, and the id of the event that the entry began
+// with. All readers of a session get the same ids: its birth, and numbers, the last of which grows
+// by one with each event.
 const parsePlace = (id = "") => {
   const parts = id.split(".");
   return { birth: parts[0], order: Number(parts[5]) };

@@ -9,8 +9,8 @@ import { decision, drawRules, ruleText, rulesTable } from "./rules.js";
 const entry = (ts, ...content) =>
   h("li", h("time", { datetime: ts, title: date(ts) }, moment(ts)), " ", content);
 
-// ProviderDetail shows one provider: why it is as it is, its log, what went wrong and what its gates decided lately, its
-// tools and how their calls went.
+// ProviderDetail shows one provider: why it is as it is, its log, what went wrong and what its
+// gates decided lately, its tools and how their calls went.
 export class ProviderDetail {
   constructor(app) {
     this.app = app;
@@ -32,7 +32,8 @@ export class ProviderDetail {
     this.noTools = h("p.empty", "It gives no tool to a session now.");
     this.figures = h("details.tester", { ontoggle: () => this.drawFigures() },
       h("summary", "Figures"), h("div.toolfigures"));
-    const part = (label, ...content) => h("section", { "aria-label": `${label} of the provider` }, h("h3", label), content);
+    const part = (label, ...content) => h("section", { "aria-label": `${label} of the provider` },
+      h("h3", label), content);
     this.element = h("section.detail.provider", { hidden: true, "aria-label": "Provider" },
       h("div.headline", this.title, this.links,
         h("a.close", { href: "#/providers" }, "Close")),
@@ -76,7 +77,8 @@ export class ProviderDetail {
     const records = addressOf({ provider: this.names.at(-1) });
     if (this.links.firstChild?.hash !== records)
       this.links.replaceChildren(h("a", { href: records }, "Its records"));
-    setText(this.why, items.length ? plain(c?.reason ?? "") : "No file names it, and it is not connected.");
+    setText(this.why, items.length ? plain(c?.reason ??
+      "") : "No file names it, and it is not connected.");
     const faults = (status?.faults ?? []).filter((f) => f.file === c?.file);
     reconcile(this.faults, faults, (f) => `${f.line} ${f.column} ${f.message}`,
       (f) => h("li.fault", h("code", `${plain(f.file)}:${f.line}:${f.column}`), " ",
@@ -98,7 +100,8 @@ export class ProviderDetail {
     const byName = new Map();
     for (const t of tools.filter(isOurs)) byName.set(t.name, [...(byName.get(t.name) ?? []), t]);
     this.noTools.hidden = byName.size > 0;
-    reconcile(this.tools, [...byName.values()], ([t]) => t.name, () => this.tool(), (el, list) => el.update(list));
+    reconcile(this.tools, [...byName.values()], ([t]) => t.name, () => this.tool(),
+      (el, list) => el.update(list));
   }
 
   // tool makes the element of a tool, whose form is made when somebody opens it.

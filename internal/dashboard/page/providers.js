@@ -1,15 +1,16 @@
 import { providers } from "./api.js";
 import { action, confirm } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { address, ago, count, date, decoded, distance, duration, elsewhere, plain, share, tail } from "./format.js";
+import { address, ago, count, date, decoded, distance, duration, elsewhere, plain, share,
+  tail } from "./format.js";
 import { ProviderDetail } from "./provider.js";
 
 // How a provider of no file is, in the place of a reason.
 const whyNoFile = "No file names it: only who started it can start it again.";
 const whyOwn = "A part of the gateway.";
 
-// itemsOf lists what the view shows: each connection with the file that names it, if one does, what files name that is
-// not connected, and what other gateways share that serves no session here.
+// itemsOf lists what the view shows: each connection with the file that names it, if one does, what
+// files name that is not connected, and what other gateways share that serves no session here.
 function itemsOf({ configured, providers: connected, cluster }) {
   const files = configured ?? [];
   const of = (p) => files.find((c) => c.connected.includes(p.id));
@@ -19,12 +20,15 @@ function itemsOf({ configured, providers: connected, cluster }) {
   });
   for (const p of connected) if (!of(p)) items.push({ p });
   for (const p of elsewhere(cluster, "providers"))
-    if (!connected.some((it) => it.gateway === p.gateway && it.name === p.name && it.instance === p.instance))
+    if (!connected.some((it) => it.gateway === p.gateway && it.name === p.name &&
+      it.instance === p.instance))
       items.push({ p: { ...p, isFar: true } });
-  return items.map(({ c, p }) => ({ c, p, name: c?.name ?? p.name, key: `${c?.file} ${c?.name} ${p?.id}` }));
+  return items.map(({ c, p }) =>
+    ({ c, p, name: c?.name ?? p.name, key: `${c?.file} ${c?.name} ${p?.id}` }));
 }
 
-// actionButtons makes the buttons of a provider, and returns a function that shows those that would do something now.
+// actionButtons makes the buttons of a provider, and returns a function that shows those that would
+// do something now.
 export function actionButtons(name, box) {
   const button = (label, run, kind) =>
     action(label, run, { class: kind, "aria-label": `${label} ${plain(name)}` });
@@ -49,15 +53,18 @@ export function actionButtons(name, box) {
 // stateOf is how a provider is, and why.
 export function stateOf({ c, p }) {
   if (c) return { state: c.state, why: c.reason ?? "" };
-  if (p?.gateway) return { state: p.doubtful ? "doubtful" : p.state, why: `On gateway ${p.gateway}.` };
+  if (p?.gateway) return { state: p.doubtful ? "doubtful" : p.state,
+    why: `On gateway ${p.gateway}.` };
   return { state: p?.state ?? "", why: p ? (p.own ? whyOwn : whyNoFile) : "" };
 }
 
 // nextStart is an element that says when a provider is started again.
 export const nextStart = (ts) =>
-  h("span.next", { hidden: !ts }, "Next start ", ts && h("time", { datetime: ts, title: date(ts) }));
+  h("span.next", { hidden: !ts }, "Next start ", ts &&
+    h("time", { datetime: ts, title: date(ts) }));
 
-// ProvidersView lists all providers: those that files name, in whatever state they are, and those that are connected.
+// ProvidersView lists all providers: those that files name, in whatever state they are, and those
+// that are connected.
 export class ProvidersView {
   constructor(element, app) {
     this.app = app;
@@ -68,13 +75,16 @@ export class ProvidersView {
       h("table.grid.stack",
         h("thead",
           h("tr",
-            ["Provider", "State", "Session", "Tools", "In flight", "Calls", "p50", "p99", "Errors", "Connected",
-              "Actions"].map((t, i) => h("th", { scope: "col", class: i >= 4 && i <= 8 ? "number" : null }, t)))),
+            ["Provider", "State", "Session", "Tools", "In flight", "Calls", "p50", "p99", "Errors",
+              "Connected",
+              "Actions"].map((t, i) => h("th", { scope: "col", class: i >= 4 &&
+                i <= 8 ? "number" : null }, t)))),
         this.rows));
     this.detail = new ProviderDetail(app);
     element.classList.add("page");
     element.append(h("h2", "Providers"), this.none, this.table, this.detail.element);
-    for (const name of ["providers", "configured", "sessions", "tools", "diagnostics", "status", "cluster"])
+    for (const name of ["providers", "configured", "sessions", "tools", "diagnostics", "status",
+      "cluster"])
       app.on(name, () => this.draw());
     setInterval(() => this.tick(), 1000);
   }
@@ -90,7 +100,8 @@ export class ProvidersView {
 
   tick() {
     if (this.element.hidden || document.hidden) return;
-    for (const el of this.element.querySelectorAll(".next time")) setText(el, distance(el.dateTime));
+    for (const el of this.element.querySelectorAll(".next time")) setText(el,
+      distance(el.dateTime));
   }
 
   draw() {
@@ -139,12 +150,14 @@ export class ProvidersView {
     const isSource = c?.kind === "source";
     const tr = h("tr",
       h("th", { scope: "row" },
-        h("a", { href: p?.isFar ? null : address(isSource ? "sources" : "providers", name) }, plain(name)),
+        h("a", { href: p?.isFar ? null : address(isSource ? "sources" : "providers", name) },
+          plain(name)),
         p?.instance && h("span.sub", plain(p.instance)),
         h("span.sub.about", { title: c && plain(c.file) })),
       h("td.state", h("span.chip"), h("span.sub.whyText"), nextStart()),
       cell("session", "Session"), cell("tools"),
-      [["inflight", "In flight"], ["calls", "Calls"], ["p50", "p50"], ["p99", "p99"], ["errors", "Errors"]].map(
+      [["inflight", "In flight"], ["calls", "Calls"], ["p50", "p50"], ["p99", "p99"],
+        ["errors", "Errors"]].map(
         ([name, label]) => cell(`${name} number`, label)),
       h("td.since", { title: p && date(p.connectedAt), data: { label: "Connected" } }), buttons);
     tr.showActions = actionButtons(name, buttons);

@@ -4,8 +4,8 @@ import { h, reconcile, setText } from "./dom.js";
 import { oneLine, plain } from "./format.js";
 import { guardFresh } from "./fresh.js";
 
-// Queue shows the prompts that a session has not begun, with what a person can do with each. back() has the focus when
-// the prompt has gone that had it.
+// Queue shows the prompts that a session has not begun, with what a person can do with each. back()
+// has the focus when the prompt has gone that had it.
 export class Queue {
   constructor(app, sessionOf, back) {
     this.app = app;
@@ -20,7 +20,8 @@ export class Queue {
     const id = this.sessionOf(),
       items = this.app.state.queue.filter((it) => it.session === id),
       hadFocus = this.element.contains(document.activeElement);
-    reconcile(this.element, items, (it) => `${it.session} ${it.id} ${it.sent ?? ""}`, chip, (el, it) => {
+    reconcile(this.element, items, (it) => `${it.session} ${it.id} ${it.sent ?? ""}`, chip,
+      (el, it) => {
       el.waiting = it;
       setText(el.querySelector(".what"), plain(oneLine(it.prompt, 300)));
     });
@@ -44,7 +45,8 @@ function chip(it) {
   return el;
 }
 
-// edit changes a prompt in a dialog, which keeps what was written if the agent has got the prompt meanwhile.
+// edit changes a prompt in a dialog, which keeps what was written if the agent has got the prompt
+// meanwhile.
 function edit(q) {
   const text = h("textarea", { id: "queued-prompt", rows: "6", value: q.prompt });
   return dialog("Change the prompt that waits", [field("Prompt", text)],

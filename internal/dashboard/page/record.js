@@ -6,7 +6,8 @@ import { address, oneLine, plain } from "./format.js";
 
 // keyOf tells records apart.
 export const keyOf = (r) =>
-  JSON.stringify([r.ts, r.kind, r.session, r.provider, r.id, r.span, r.tool, r.stream, r.seq, r.fate, r.by, r.state,
+  JSON.stringify([r.ts, r.kind, r.session, r.provider, r.id, r.span, r.tool, r.stream, r.seq,
+    r.fate, r.by, r.state,
     r.outcome, r.durationMs]);
 
 // addressOf is where the page shows the records that a filter chooses.
@@ -21,7 +22,8 @@ export function subject(r) {
     session: r.label ?? oneLine(r.session ?? "", 13), turn: r.by && `prompt of ${r.by}`,
     call: [r.tool, r.command].filter(Boolean).join(": "),
     gate: `${r.tool}, by ${r.by}`,
-    push: [r.stream, r.event || r.prompt].filter(Boolean).join(": "), source: r.stream ?? r.provider,
+    push: [r.stream, r.event || r.prompt].filter(Boolean).join(": "), source: r.stream ??
+      r.provider,
     goal: r.label ?? r.id,
   };
   return plain(oneLine(texts[r.kind] ?? r.tool ?? r.id ?? "", 160));
@@ -30,7 +32,8 @@ export function subject(r) {
 // outcome is how it ended, and whether that is bad.
 export function outcome(r) {
   const text = r.code || r.fate || r.state || r.outcome || "";
-  return { text: plain(text), bad: Boolean(r.code) || ["failed", "deny", "dropped"].includes(r.outcome ?? r.fate) };
+  return { text: plain(text), bad: Boolean(r.code) ||
+    ["failed", "deny", "dropped"].includes(r.outcome ?? r.fate) };
 }
 
 // recordParts shows all members of a record, with links to what belongs to it.

@@ -15,7 +15,8 @@ const parties = ["gateway", "provider", "host"];
 const optionsMost = 200; // of a list of choices
 
 
-// textOf writes a value for a person. A value of a file is not trusted to be what it should be, or to have a text.
+// textOf writes a value for a person. A value of a file is not trusted to be what it should be, or
+// to have a text.
 function textOf(value) {
   if (typeof value === "string") return value;
   try {
@@ -25,7 +26,8 @@ function textOf(value) {
   }
 }
 
-// parseStart reads the first line of a recording (docs/recordings.md). It throws a text for the person.
+// parseStart reads the first line of a recording (docs/recordings.md). It throws a text for the
+// person.
 function parseStart(line) {
   let start;
   try {
@@ -40,10 +42,11 @@ function parseStart(line) {
   return start;
 }
 
-// parseLine reads a further line and returns what the list shows of it. raw is the line, which is read again when the
-// person opens the entry.
+// parseLine reads a further line and returns what the list shows of it. raw is the line, which is
+// read again when the person opens the entry.
 function parseLine(raw, number) {
-  const broken = (why) => ({ kind: "fault", number, raw, brief: `Line ${number} is broken: ${why}` });
+  const broken = (why) => ({ kind: "fault", number, raw,
+    brief: `Line ${number} is broken: ${why}` });
   let l;
   try {
     l = JSON.parse(raw);
@@ -55,9 +58,11 @@ function parseLine(raw, number) {
   if (has.length !== 1) return broken(`it has not one of ${contents.join(", ")}`);
   const [kind] = has;
   const entry = { kind, number, raw, ts: typeof l.ts === "string" ? l.ts : "" };
-  if (kind === "gap") return { ...entry, brief: `Dropped here, as the reader was too slow: ${textOf(l.gap)} lines` };
+  if (kind === "gap") return { ...entry,
+    brief: `Dropped here, as the reader was too slow: ${textOf(l.gap)} lines` };
   if (kind === "end") return { ...entry, brief: `The end: ${textOf(l.end)}` };
-  if (!parties.includes(l.from) || !parties.includes(l.to)) return broken("from and to must name a party");
+  if (!parties.includes(l.from) ||
+    !parties.includes(l.to)) return broken("from and to must name a party");
   if (kind === "message" && !isObject(l.message)) return broken("message must be an object");
   const name = l.provider ? textOf(l.provider) : `connection ${textOf(l.conn)}`;
   return {
@@ -71,7 +76,8 @@ function parseLine(raw, number) {
 }
 
 // Members of a message that say most about it, in order.
-const telling = ["errorCode", "code", "error", "message", "tool", "event", "state", "name", "prompt", "text", "reason",
+const telling = ["errorCode", "code", "error", "message", "tool", "event", "state", "name",
+  "prompt", "text", "reason",
   "decision", "section", "data", "delta", "toolName", "id"];
 
 function briefOf(kind, l) {
@@ -92,8 +98,8 @@ function jsonText(raw) {
   }
 }
 
-// readRecording reads a file piece by piece, so that the page stays alive. progress(share) may return false to stop;
-// then the result is null. It throws a text for the person.
+// readRecording reads a file piece by piece, so that the page stays alive. progress(share) may
+// return false to stop; then the result is null. It throws a text for the person.
 export async function readRecording(file, progress = () => true) {
   if (file.size > fileMost)
     throw new Error(`The file has ${Math.ceil(file.size / (1 << 20))} MiB, and the page shows at most ` +
@@ -144,7 +150,8 @@ export class RecordingsView {
     });
     this.summary = h("span.hint", { role: "status" });
     this.controls = h("div.headline", { hidden: true },
-      h("label", { for: "recording-who" }, "Who"), this.who, h("label", { for: "recording-type" }, "Type"), this.type,
+      h("label", { for: "recording-who" }, "Who"), this.who, h("label", { for: "recording-type" },
+        "Type"), this.type,
       h("label", { for: "recording-find" }, "Find"), this.find, this.summary);
     this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "Messages" });
     this.list = new WindowedList(this.scroller, (e) => this.row(e));
@@ -155,7 +162,8 @@ export class RecordingsView {
         h("div.headline", h("h2", "Recordings"),
           h("label", { for: "recording-file" }, "Open a file, or drop it here"), this.file),
         h("p.hint", "A recording has what providers and the gateway said to each other: ",
-          h("code", "tapctl record > bug.jsonl"), ". It is read here, in your browser, and sent nowhere."),
+          h("code", "tapctl record > bug.jsonl"),
+            ". It is read here, in your browser, and sent nowhere."),
         this.fault, this.meta, this.controls),
       h("div.stage", this.scroller));
   }
@@ -168,7 +176,8 @@ export class RecordingsView {
     try {
       read = await readRecording(file, () => run === this.run);
     } catch (e) {
-      if (run === this.run) this.show({ entries: [], left: 0 }, e.message || "The file can't be read.");
+      if (run === this.run) this.show({ entries: [], left: 0 }, e.message ||
+        "The file can't be read.");
       return;
     }
     if (read) this.show(read, "", file.name);
@@ -182,7 +191,8 @@ export class RecordingsView {
       left && `The page shows ${linesMost.toLocaleString()} lines, and ${left.toLocaleString()} more are in the file.`]
       .filter(Boolean).join(" "));
     const session = start?.session ?? {};
-    setText(this.meta, start ? [plain(name), `session ${plain(textOf(session.label || session.id))}`,
+    setText(this.meta, start ? [plain(name),
+      `session ${plain(textOf(session.label || session.id))}`,
       `gateway ${plain(textOf(start.gateway))}`, safeDate(start.ts), count(entries.length, "line")]
       .filter(Boolean).join(" · ") : "");
     this.controls.hidden = !start;
@@ -203,7 +213,8 @@ export class RecordingsView {
       { value: type } = this.type,
       text = this.find.value.toLowerCase();
     const shown = this.entries.filter((e) =>
-      (!who || e.who === who) && (!type || e.type === type) && (!text || e.raw.toLowerCase().includes(text)));
+      (!who || e.who === who) && (!type || e.type === type) &&
+        (!text || e.raw.toLowerCase().includes(text)));
     setText(this.summary, `${shown.length} of ${count(this.entries.length, "line")}`);
     this.list.reset(shown);
     this.scroller.dataset.entries = shown.length;
@@ -227,7 +238,8 @@ export class RecordingsView {
     box.addEventListener("toggle", () =>
       box.open ? content.replaceChildren(codeBlockFolded(jsonText(e.raw))) : content.replaceChildren());
     return h("article", { class: `entry tool wire ${e.kind}` },
-      h("time", { datetime: e.ts || undefined, title: `line ${e.number}${e.ts ? `, ${safeDate(e.ts)}` : ""}` },
+      h("time", { datetime: e.ts || undefined, title: `line ${e.number}${e.ts ? `,
+        ${safeDate(e.ts)}` : ""}` },
         e.ts ? this.since(e.ts) : `${e.number}`),
       h("div.body", box));
   }

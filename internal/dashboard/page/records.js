@@ -12,16 +12,20 @@ const listMost = 20_000; // that the list has at most
 const pollEvery = 2000; // ms until the page asks for new ones, while somebody looks
 const overlap = 1000; // ms: records written at once are not quite in the order of their times
 
-const recordKinds = ["session", "turn", "call", "gate", "push", "source", "goal", "webhook", "remote"];
-const ages = [["15m", "15 minutes ago", 900], ["1h", "an hour ago", 3600], ["24h", "a day ago", 86_400],
+const recordKinds = ["session", "turn", "call", "gate", "push", "source", "goal", "webhook",
+  "remote"];
+const ages = [["15m", "15 minutes ago", 900], ["1h", "an hour ago", 3600],
+  ["24h", "a day ago", 86_400],
   ["168h", "a week ago", 604_800]];
-const recordOutcomes = ["ok", "failed", "allow", "deny", "context", "refused", "ignored", "stored", "queued", "delivered",
+const recordOutcomes = ["ok", "failed", "allow", "deny", "context", "refused", "ignored", "stored",
+  "queued", "delivered",
   "surfaced", "dropped"];
 
 // The members of a filter, as they are in the address and in GET /records.
 const members = ["since", "kind", "session", "provider", "tool", "outcome", "trace"];
 
-// RecordsView shows what has happened, newest first, or one trace as a waterfall. The filter is in the address.
+// RecordsView shows what has happened, newest first, or one trace as a waterfall. The filter is in
+// the address.
 export class RecordsView {
   constructor(element, app) {
     this.app = app;
@@ -38,7 +42,8 @@ export class RecordsView {
       }));
     };
     const select = (name, label, options) =>
-      field(name, label, h("select", { id: `records-${name}` }, options.map(([v, t]) => h("option", { value: v }, t))));
+      field(name, label, h("select", { id: `records-${name}` },
+        options.map(([v, t]) => h("option", { value: v }, t))));
     this.inputs = {};
     this.lists = {};
     this.form = h("form.filters", {
@@ -52,13 +57,15 @@ export class RecordsView {
       select("kind", "Kind", [["", "all kinds"], ...recordKinds.map((k) => [k, k])]),
       text("session", "Session"), text("provider", "Provider"), text("tool", "Tool"),
       select("outcome", "Outcome", [["", "any"], ...recordOutcomes.map((o) => [o, o])]),
-      field("trace", "Trace", h("input", { id: "records-trace", autocomplete: "off", spellcheck: "false" })),
+      field("trace", "Trace", h("input", { id: "records-trace", autocomplete: "off",
+        spellcheck: "false" })),
       h("button", { type: "submit" }, "Show"),
       Object.values(this.lists));
     this.find = this.inputs.since;
     this.summary = h("span.hint", { role: "status" });
     this.back = h("a", { href: "#/records", hidden: true }, "All records");
-    this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "List of records",
+    this.scroller = h("div.timeline",
+      { tabindex: "0", role: "region", "aria-label": "List of records",
       onscroll: () => this.scrolled() });
     this.list = new WindowedList(this.scroller, (r) => this.row(r));
     arrows(this.scroller, "summary");
@@ -107,10 +114,12 @@ export class RecordsView {
 
   // choose goes to the address of the filter that the person has set.
   choose() {
-    const filter = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, input.value.trim()]));
+    const filter = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) =>
+      [name, input.value.trim()]));
     const { sessions } = this.app.state;
     const named = sessions.filter((s) => s.label === filter.session);
-    if (named.length === 1 && !sessions.some((s) => s.id === filter.session)) filter.session = named[0].id;
+    if (named.length === 1 &&
+      !sessions.some((s) => s.id === filter.session)) filter.session = named[0].id;
     const to = addressOf(filter);
     location.hash === to ? this.load() : (location.hash = to);
   }
@@ -154,7 +163,8 @@ export class RecordsView {
     if (run !== this.run) return;
     this.asking = false;
     if (found) this.failed = false;
-    this.timer = setTimeout(() => (this.failed && !this.records.length ? this.load() : this.poll()), pollEvery);
+    this.timer = setTimeout(() => (this.failed && !this.records.length ? this.load() : this.poll()),
+      pollEvery);
     return found;
   }
 
@@ -176,12 +186,14 @@ export class RecordsView {
     if (!this.shown || document.hidden || this.asking) return;
     const newest = this.records.reduce((at, r) => Math.max(at, Date.parse(r.ts)), 0);
     if (!newest) return this.load();
-    const found = await this.ask({ since: new Date(newest - overlap).toISOString(), last: answerMost });
+    const found = await this.ask({ since: new Date(newest - overlap).toISOString(),
+      last: answerMost });
     if (!found) return;
     const fresh = this.unseen(found.records);
     if (!fresh.length) return;
     if (this.filter.trace) this.add(fresh, true);
-    else if (this.isRead() || this.records.length + fresh.length > listMost || found.more) this.waiting = fresh.length;
+    else if (this.isRead() || this.records.length + fresh.length > listMost ||
+      found.more) this.waiting = fresh.length;
     else this.add(fresh, true);
     this.draw();
   }
@@ -202,7 +214,8 @@ export class RecordsView {
     if (this.records.length >= listMost) return;
     const until = Date.parse(this.records.at(-1).ts) + slack;
     const known = this.records.filter((r) => Date.parse(r.ts) <= until).length;
-    const found = await this.ask({ until: new Date(until).toISOString(), last: Math.min(answerMost, known + page) });
+    const found = await this.ask({ until: new Date(until).toISOString(),
+      last: Math.min(answerMost, known + page) });
     if (!found) return;
     const list = this.unseen(found.records);
     if (!list.length && found.more && slack > 1) return this.older(1);
@@ -251,30 +264,35 @@ export class RecordsView {
     const { sessions } = this.app.state;
     const of = (name) => this.records.slice(0, 2000).map((r) => r[name]).filter(Boolean);
     const known = {
-      session: [...sessions.map((s) => s.id), ...of("session")], provider: of("provider"), tool: of("tool"),
+      session: [...sessions.map((s) => s.id), ...of("session")], provider: of("provider"),
+        tool: of("tool"),
     };
     const labels = new Map(sessions.map((s) => [s.id, s.label]));
     for (const [name, list] of Object.entries(known)) {
       const values = [...new Set(list)].sort().slice(0, 100);
       if (String(values) === this.lists[name].dataset.values) continue;
       this.lists[name].dataset.values = String(values);
-      this.lists[name].replaceChildren(...values.map((v) => h("option", { value: v }, plain(labels.get(v) ?? v))));
+      this.lists[name].replaceChildren(...values.map((v) => h("option", { value: v },
+        plain(labels.get(v) ?? v))));
     }
   }
 
   row(r) {
-    const of = this.app.state.sessions.find((s) => s.id === r.session)?.label || oneLine(r.session ?? "", 13);
+    const of = this.app.state.sessions.find((s) => s.id === r.session)?.label ||
+      oneLine(r.session ?? "", 13);
     const { text, bad } = outcome(r);
     const content = h("div.parts");
     const box = h("details",
       h("summary",
         h("span.chip", plain(r.kind)), h("code.name", subject(r)),
         h("span.brief",
-          [r.provider, of, r.reason].filter(Boolean).map((t) => plain(oneLine(t, 120))).join(" · ")),
+          [r.provider, of, r.reason].filter(Boolean).map((t) =>
+            plain(oneLine(t, 120))).join(" · ")),
         r.durationMs > 0 && h("span.took", duration(r.durationMs)),
         h("span", { class: bad ? "outcome bad" : "outcome" }, text)),
       content);
-    box.addEventListener("toggle", () => content.replaceChildren(...(box.open ? recordParts(this.app, r) : [])));
+    box.addEventListener("toggle",
+      () => content.replaceChildren(...(box.open ? recordParts(this.app, r) : [])));
     return h("article.entry.tool.wire.record",
       h("time", { datetime: r.ts, title: date(r.ts) }, moment(r.ts)), h("div.body", box));
   }

@@ -15,7 +15,8 @@ const isOf = (r, g) => g.provider === r.provider && g.session === r.session &&
 // drawRules shows rules in the rows of a table, each with its last decision among those of gates.
 export function drawRules(rows, rules, gates, labelOf) {
   reconcile(rows, rules, (r) => JSON.stringify(r), (r) =>
-    h("tr", h("th", { scope: "row" }, plain(r.provider), r.hook && h("span.sub", "a hook of yours")),
+    h("tr", h("th", { scope: "row" }, plain(r.provider), r.hook &&
+      h("span.sub", "a hook of yours")),
       h("td", r.rule.action, r.rule.failOpen && h("span.sub", "allows if it does not answer")),
       h("td.said", ruleText(r.rule)), h("td.of"), h("td.last")),
     (tr, r) => {

@@ -1,5 +1,6 @@
-// A form for a value that a JSON Schema describes. What no field expresses is written as JSON: in a field of its own for
-// a part, and for all beside the form. The gateway judges the value; its faults are shown at their fields.
+// A form for a value that a JSON Schema describes. What no field expresses is written as JSON: in a
+// field of its own for a part, and for all beside the form. The gateway judges the value; its
+// faults are shown at their fields.
 
 import { h, setText } from "./dom.js";
 import { isObject, plain } from "./format.js";
@@ -7,7 +8,8 @@ import { isObject, plain } from "./format.js";
 const depthMost = 6;
 const fieldsMost = 300; // a schema that refers to itself would have no end
 const itemsMost = 100;
-const inputTypes = new Map([["email", "email"], ["uri", "url"], ["date", "date"], ["time", "time"]]);
+const inputTypes = new Map([["email", "email"], ["uri", "url"], ["date", "date"],
+  ["time", "time"]]);
 let ids = 0;
 
 const text = (v) => plain(typeof v === "string" ? v : JSON.stringify(v));
@@ -17,14 +19,16 @@ const unescaped = (part) => part.replaceAll("~1", "/").replaceAll("~0", "~");
 function resolve(schema, root) {
   for (let hops = 0; isObject(schema) && typeof schema.$ref === "string" && hops < 20; hops++) {
     if (!schema.$ref.startsWith("#/")) return {};
-    const target = schema.$ref.slice(2).split("/").reduce((at, part) => at?.[unescaped(part)], root);
+    const target = schema.$ref.slice(2).split("/").reduce((at, part) => at?.[unescaped(part)],
+      root);
     const { $ref, ...rest } = schema;
     schema = isObject(target) ? { ...target, ...rest } : {};
   }
   return isObject(schema) ? schema : {};
 }
 
-// choicesOf returns the values that a schema allows, with labels; undefined if it does not list them.
+// choicesOf returns the values that a schema allows, with labels; undefined if it does not list
+// them.
 function choicesOf(schema) {
   if ("const" in schema) return [[schema.const, text(schema.const)]];
   if (Array.isArray(schema.enum)) return schema.enum.map((v) => [v, text(v)]);
@@ -36,15 +40,17 @@ function choicesOf(schema) {
 function typeOf(schema, depth, form) {
   if (form.fields++ > fieldsMost || depth > depthMost) return "json";
   if (choicesOf(schema)) return "choice";
-  const types = [schema.type ?? (isObject(schema.properties) ? "object" : [])].flat().filter((t) => t !== "null");
+  const types = [schema.type ?? (isObject(schema.properties) ? "object" : [])].flat().filter((t) =>
+    t !== "null");
   if (types.length !== 1) return "json";
   if (types[0] === "object") return isObject(schema.properties) ? "object" : "json";
   if (types[0] === "array") return isObject(schema.items) && !schema.prefixItems ? "array" : "json";
   return Object.hasOwn(fieldKinds, types[0]) ? types[0] : "json";
 }
 
-// leaf makes the field of a value without parts. read() returns what the input says, write(value) shows a value, or
-// returns false if the input can't; the value is kept then until somebody changes the input.
+// leaf makes the field of a value without parts. read() returns what the input says, write(value)
+// shows a value, or returns false if the input can't; the value is kept then until somebody changes
+// the input.
 function leaf(f, input, read, write) {
   let odd;
   input.addEventListener("input", () => {
@@ -82,7 +88,8 @@ const fieldKinds = {
   string(f) {
     let isEmptyText = false; // "" was given
     const type = inputTypes.get(f.schema.format);
-    const input = type ? h("input", { type, autocomplete: "off" }) : h("textarea", { rows: "1", spellcheck: "false" });
+    const input = type ? h("input", { type, autocomplete: "off" }) : h("textarea",
+      { rows: "1", spellcheck: "false" });
     input.addEventListener("input", () => (isEmptyText = false));
     return leaf(f, input,
       () => (input.value === "" && !isEmptyText && !f.isItem ? undefined : input.value),
@@ -140,7 +147,8 @@ const fieldKinds = {
     };
     const number = () => items.forEach((it, i) => it.rename(`${f.label} ${i + 1}`));
     const add = (value) => {
-      const item = new Field(f.form, { schema: f.schema.items, label: f.label, depth: f.depth + 1, isItem: true });
+      const item = new Field(f.form, { schema: f.schema.items, label: f.label, depth: f.depth + 1,
+        isItem: true });
       const row = h("li.row", item.element,
         h("button", { "aria-label": `Remove an item of ${f.label}`, onclick: () => {
           items = items.filter((it) => it !== item);
@@ -161,9 +169,11 @@ const fieldKinds = {
     return {
       group: true,
       box: [list, more],
-      get: () => (odd ? odd.value : items.length || isGiven || f.required ? items.map((it) => it.get() ?? null) : undefined),
+      get: () => (odd ? odd.value : items.length || isGiven ||
+        f.required ? items.map((it) => it.get() ?? null) : undefined),
       set(value) {
-        odd = value === undefined || (Array.isArray(value) && value.length <= itemsMost) ? undefined : { value };
+        odd = value === undefined ||
+          (Array.isArray(value) && value.length <= itemsMost) ? undefined : { value };
         setText(f.note, odd ? `As JSON: ${text(value).slice(0, 200)}` : "");
         isGiven = Array.isArray(value);
         items = [];
@@ -177,15 +187,18 @@ const fieldKinds = {
 
   object(f) {
     const required = Array.isArray(f.schema.required) ? f.schema.required : [];
-    const fields = new Map(Object.entries(f.schema.properties).slice(0, fieldsMost).map(([name, schema]) =>
-      [name, new Field(f.form, { schema, label: plain(name), depth: f.depth + 1, required: required.includes(name) })]));
+    const fields = new Map(Object.entries(f.schema.properties).slice(0,
+      fieldsMost).map(([name, schema]) =>
+      [name, new Field(f.form, { schema, label: plain(name), depth: f.depth + 1,
+        required: required.includes(name) })]));
     let more = {}, isGiven = false, odd;
     return {
       group: true,
       box: [...fields.values()].map((it) => it.element),
       get() {
         if (odd) return odd.value;
-        const entries = [...fields].map(([name, it]) => [name, it.get()]).filter(([, v]) => v !== undefined);
+        const entries = [...fields].map(([name, it]) => [name, it.get()]).filter(([, v]) =>
+          v !== undefined);
         const all = Object.fromEntries([...entries, ...Object.entries(more)]);
         return Object.keys(all).length || isGiven || f.required || f.isItem ? all : undefined;
       },
@@ -195,7 +208,8 @@ const fieldKinds = {
         isGiven = isObject(value);
         const given = isGiven ? value : {};
         more = Object.fromEntries(Object.entries(given).filter(([name]) => !fields.has(name)));
-        for (const [name, it] of fields) it.set(Object.hasOwn(given, name) ? given[name] : undefined);
+        for (const [name, it] of fields) it.set(Object.hasOwn(given,
+          name) ? given[name] : undefined);
       },
       parts: () => fields.values(),
       part: (name) => fields.get(name),
@@ -239,11 +253,12 @@ class Field {
     (this.input ?? this.element).focus();
   }
 
-  // judge shows what is wrong with what is written, at its field, and returns the first field with a fault. Of what is
-  // left out nothing is required.
+  // judge shows what is wrong with what is written, at its field, and returns the first field with
+  // a fault. Of what is left out nothing is required.
   judge(isLeftOut) {
     const isMissing = this.get() === undefined;
-    let first = this.say(this.check?.() ?? (this.required && isMissing && !isLeftOut ? "is required" : ""));
+    let first = this.say(this.check?.() ??
+      (this.required && isMissing && !isLeftOut ? "is required" : ""));
     for (const part of this.parts?.() ?? []) {
       const wrong = part.judge(isLeftOut || isMissing);
       first ??= wrong;
@@ -253,7 +268,8 @@ class Field {
 
   say(fault) {
     setText(this.faultLine, plain(fault));
-    if (this.input) fault ? this.input.setAttribute("aria-invalid", "true") : this.input.removeAttribute("aria-invalid");
+    if (this.input) fault ? this.input.setAttribute("aria-invalid",
+      "true") : this.input.removeAttribute("aria-invalid");
     return fault ? this : undefined;
   }
 }
@@ -266,7 +282,8 @@ export class SchemaForm {
     const object = { type: "object", properties: {}, ...this.schema };
     this.root = new Field(this, { schema: object, label: "arguments", depth: 0, required: true });
     this.faultLine = h("p.fault", { role: "alert" });
-    this.json = h("textarea.mono", { rows: "4", spellcheck: "false", "aria-label": "Arguments as JSON",
+    this.json = h("textarea.mono", { rows: "4", spellcheck: "false",
+      "aria-label": "Arguments as JSON",
       oninput: () => this.readJSON() });
     this.box = h("details.as-json", h("summary", "As JSON"), this.json);
     const isForm = this.root.box?.length > 0;
@@ -295,7 +312,8 @@ export class SchemaForm {
     setText(this.faultLine, this.jsonFault);
   }
 
-  // value returns the arguments, or undefined if something is wrong with them, which has the focus then.
+  // value returns the arguments, or undefined if something is wrong with them, which has the focus
+  // then.
   value() {
     if (this.jsonFault) {
       this.box.open = true;
@@ -315,7 +333,8 @@ export class SchemaForm {
     if (why === undefined) return false;
     let at = this.root;
     const parts = path.split("/").slice(1).map(unescaped);
-    while (at && parts[0] === "properties" && parts.length > 1) at = at.part?.(parts.splice(0, 2)[1]);
+    while (at && parts[0] === "properties" && parts.length > 1) at = at.part?.(parts.splice(0,
+      2)[1]);
     const lacks = why.match(/^required: missing properties: \["([^"]*)"/);
     if (lacks && at?.part?.(lacks[1])) {
       at = at.part(lacks[1]);

@@ -14,7 +14,8 @@ import { isFolded, Turns } from "./turns.js";
 import { Asks } from "./waiting.js";
 
 // The toggles above a timeline, with the kinds of entries that they hide.
-const toggleKinds = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
+const toggleKinds = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]],
+  ["Notes", ["note"]]];
 
 const nearTop = 1500; // pixels
 
@@ -54,7 +55,8 @@ export class SessionView {
 
     this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "Timeline" });
     this.latest = h("button.latest", { hidden: true, onclick: () => this.list.follow(true) });
-    this.list = new WindowedList(this.scroller, (entry) => linkTime(element(entry), this.id, entry), (n) => {
+    this.list = new WindowedList(this.scroller, (entry) => linkTime(element(entry), this.id, entry),
+      (n) => {
       this.latest.hidden = n < 0;
       this.feed?.readsEnd(n < 0 && !this.find?.isActive && !this.wanted);
       setText(this.latest, n > 0 ? `${n} new ↓` : "Latest ↓");
@@ -85,9 +87,11 @@ export class SessionView {
       },
     });
     this.earlier = new Earlier(this.prompt, () => (this.feed?.timeline.entries ?? [])
-      .filter((e) => e.kind === "prompt" && e.who === "user").map((e) => e.text), () => this.buttons());
+      .filter((e) => e.kind === "prompt" && e.who === "user").map((e) => e.text),
+        () => this.buttons());
     this.attached = new Attached(() => this.id, () => this.session?.attachments);
-    this.offers = new Offers(this.prompt, () => this.id, (path) => this.attached.here.named.add(path));
+    this.offers = new Offers(this.prompt, () => this.id,
+      (path) => this.attached.here.named.add(path));
     this.submit = h("button.primary", { type: "submit" }, "Send");
     this.steer = h("button", {
       hidden: true,
@@ -104,14 +108,16 @@ export class SessionView {
       this.attached.list,
       this.prompt,
       h("div.row",
-        sendKey(), this.attached.button, this.attached.input, h("span.hint"), this.steer, this.submit));
+        sendKey(), this.attached.button, this.attached.input, h("span.hint"), this.steer,
+          this.submit));
     this.attached.accept(this.composer);
 
     this.figures = h("div.figures", { tabindex: "0", role: "group", "aria-label": "Figures" });
     this.figuresBox = h("details.figures-box", { ontoggle: () => this.drawFigures() },
       h("summary", "Figures"), this.figures);
 
-    this.asks = new Asks(app, "Questions of this session", () => this.id ?? "none", () => this.scroller);
+    this.asks = new Asks(app, "Questions of this session", () => this.id ?? "none",
+      () => this.scroller);
     this.queue = new Queue(app, () => this.id, () => this.prompt);
     const more = h("button.more", {
       "aria-expanded": "false",
@@ -155,8 +161,8 @@ export class SessionView {
     this.update();
   }
 
-  // drawFigures draws what the session used and how long its calls took, if somebody looks. It takes nothing away from
-  // under a person's hands.
+  // drawFigures draws what the session used and how long its calls took, if somebody looks. It
+  // takes nothing away from under a person's hands.
   async drawFigures() {
     const { id, figures } = this;
     if (!this.figuresBox.open || !this.feed) return;
@@ -164,7 +170,8 @@ export class SessionView {
     if (isRead && figures.firstChild) return;
     try {
       const { sessionFigures } = await loadLate(() => import("./figures.js"));
-      const made = await sessionFigures(this.app, id, this.feed.timeline.entries, (entry) => this.reveal(entry));
+      const made = await sessionFigures(this.app, id, this.feed.timeline.entries,
+        (entry) => this.reveal(entry));
       if (id !== this.id) return;
       figures.replaceChildren(...made);
     } catch (e) {
@@ -172,7 +179,8 @@ export class SessionView {
     }
   }
 
-  // reveal shows an entry of the timeline, whatever was hidden, and gives it the focus unless that is to stay.
+  // reveal shows an entry of the timeline, whatever was hidden, and gives it the focus unless that
+  // is to stay.
   reveal(entry, focus = true) {
     if (!this.shows(entry)) {
       if (entry.turn) entry.turn.folded = false;
@@ -185,7 +193,8 @@ export class SessionView {
     this.list.reveal(entry, focus);
   }
 
-  // goTo shows the entry that began with an event, once it is there: older ones are loaded until it is.
+  // goTo shows the entry that began with an event, once it is there: older ones are loaded until it
+  // is.
   goTo(place) {
     this.wanted = place;
     this.feed?.readsEnd(false);
@@ -194,7 +203,8 @@ export class SessionView {
 
   seek() {
     const { wanted, feed } = this,
-      entries = wanted && feed ? feed.timeline.entries.filter((e) => e.place && e.kind !== "mark") : [],
+      entries = wanted && feed ? feed.timeline.entries.filter((e) => e.place &&
+        e.kind !== "mark") : [],
       [first] = entries;
     if (!first) return;
     const isHere = isOfOneSession(first.place, wanted),
@@ -217,7 +227,8 @@ export class SessionView {
     return !this.hiddenKinds.has(entry.kind) && !isFolded(entry);
   }
 
-  // refill shows the entries again that are to be shown: from their end, or where an entry is that the person reads.
+  // refill shows the entries again that are to be shown: from their end, or where an entry is that
+  // the person reads.
   refill(keep) {
     const entries = this.feed?.timeline.entries ?? [];
     this.list.reset(entries.filter((e) => this.shows(e)), keep);
@@ -239,9 +250,11 @@ export class SessionView {
     this.loadOlder();
   }
 
-  // loadOlder asks for what is older when the person has scrolled up to the top, or looks for a text in all of it.
+  // loadOlder asks for what is older when the person has scrolled up to the top, or looks for a
+  // text in all of it.
   loadOlder() {
-    if ((!this.list.following && this.scroller.scrollTop < nearTop) || this.find.isActive) this.feed?.loadOlder();
+    if ((!this.list.following && this.scroller.scrollTop < nearTop) ||
+      this.find.isActive) this.feed?.loadOlder();
   }
 
   // addOlder adds entries above the others.
@@ -261,15 +274,16 @@ export class SessionView {
     this.scroller.dataset.entries = all;
   }
 
-  // update shows the session's state from the list of sessions. Until that is known nothing is seen, so that nothing
-  // moves when it comes.
+  // update shows the session's state from the list of sessions. Until that is known nothing is
+  // seen, so that nothing moves when it comes.
   update(isKnown = this.isKnown) {
     this.isKnown = isKnown;
     this.element.classList.toggle("unknown", !isKnown);
     if (!this.feed) return;
     const s = this.app.state.sessions.find((it) => it.id === this.id);
     const was = this.session;
-    this.session = s ?? { ...(was?.id === this.id ? was : { id: this.id, label: this.id }), state: "ended" };
+    this.session = s ?? { ...(was?.id === this.id ? was : { id: this.id, label: this.id }),
+      state: "ended" };
     const { label, state, model, host, cwd, foreground, waitsFor } = this.session;
     setText(this.title, label || this.id);
     setText(this.chip, state);
@@ -283,7 +297,8 @@ export class SessionView {
       this.usage,
     );
     const over = !s || state === "ending";
-    for (const b of [this.interrupt, this.front, this.model, this.rename, this.stop]) b.hidden = over;
+    for (const b of [this.interrupt, this.front, this.model, this.rename,
+      this.stop]) b.hidden = over;
     this.resume.hidden = Boolean(s || (host && host !== "copilot"));
     this.interrupt.hidden ||= state !== "busy";
     this.front.hidden ||= foreground;
@@ -306,7 +321,8 @@ export class SessionView {
   // showUsage reads and shows how many tokens the session used.
   async showUsage() {
     const { id, host } = this.session;
-    const u = host === "local" || this.composer.hidden ? null : await sessions.usage(id).catch(() => null);
+    const u = host === "local" || this.composer.hidden ? null : await sessions.usage(id).catch(() =>
+      null);
     if (id !== this.id || !u?.total.calls) return;
     this.turns.use(u.turns);
     const context = u.contextLimit ? `, context ${share(u.contextTokens, u.contextLimit)}` : "";
@@ -360,7 +376,8 @@ export class SessionView {
   askStop() {
     const { id, label } = this.session;
     return confirm("Stop the session?",
-      `“${label}” ends for all who take part in it. Providers have ten seconds to clean up.`, "Stop session",
+      `“${label}” ends for all who take part in it. Providers have ten seconds to clean up.`,
+        "Stop session",
       () => sessions.stop(id));
   }
 }

@@ -41,7 +41,8 @@ function showFold(group, name, count, isOpen) {
 }
 
 // openStart opens the dialog of a new session.
-export const openStart = (app) => loadLate(() => import("./start.js")).then((m) => m.startDialog(app));
+export const openStart = (app) => loadLate(() => import("./start.js")).then((m) =>
+  m.startDialog(app));
 
 // SessionsView shows the list of sessions and the session that is chosen.
 export class SessionsView {
@@ -54,7 +55,8 @@ export class SessionsView {
     this.session = new SessionView(app);
     this.pick = h("p.empty.pick", "Choose a session.");
     this.search = h("input", {
-      type: "search", placeholder: "Search", "aria-label": "Search label, id, directory and repository",
+      type: "search", placeholder: "Search",
+        "aria-label": "Search label, id, directory and repository",
       oninput: () => this.update(),
     });
     this.grouping = h("select", {
@@ -209,7 +211,8 @@ export class SessionsView {
       const name = plain(s.label || s.summary || s.id);
       const b = h("button", {
         "aria-label": `Resume ${name}`,
-        onclick: () => attempt(b, async () => (await loadLate(() => import("./start.js"))).resume(s)),
+        onclick: () => attempt(b,
+          async () => (await loadLate(() => import("./start.js"))).resume(s)),
       }, "Resume");
       return h("li",
         h("div", h("strong", name),
@@ -221,7 +224,8 @@ export class SessionsView {
 
   // step chooses the session by places further down the list.
   step(by) {
-    const list = [...this.items.querySelectorAll("ul:not([hidden]) > li:has(a[href])")].map((li) => li.dataset.key);
+    const list = [...this.items.querySelectorAll("ul:not([hidden]) > li:has(a[href])")].map((li) =>
+      li.dataset.key);
     const i = list.indexOf(this.app.feed?.id);
     const to = list[i < 0 ? 0 : i + by];
     if (to) location.hash = address("sessions", to);

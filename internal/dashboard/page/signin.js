@@ -42,7 +42,8 @@ export function signIn() {
 export function signedOut() {
   return h("main.signin",
     h("h1", "tapgw"),
-    h("p", { role: "alert" }, "You are signed out, or the gateway of this page has ended. In a terminal on this " +
+    h("p", { role: "alert" },
+      "You are signed out, or the gateway of this page has ended. In a terminal on this " +
       "machine, run"),
     h("pre", h("code", "tapctl open")),
     h("p", "and it opens the page of the gateway that runs now."));

@@ -25,7 +25,8 @@ export class SourcesView {
     this.table = h("table.grid.stack", { hidden: true },
       h("thead",
         h("tr",
-          ["Source", "Kind", "State", "Session", "Stream", "Last run", "Next run", "Runs", "Why", "Actions"].map((t) =>
+          ["Source", "Kind", "State", "Session", "Stream", "Last run", "Next run", "Runs", "Why",
+            "Actions"].map((t) =>
             h("th", { scope: "col" }, t)))),
       this.rows);
     this.none = h("div.start", { hidden: true },
@@ -57,7 +58,8 @@ export class SourcesView {
 
   tick() {
     if (this.element.hidden || document.hidden) return;
-    for (const el of this.rows.querySelectorAll("time[datetime]")) setText(el, distance(el.dateTime));
+    for (const el of this.rows.querySelectorAll("time[datetime]")) setText(el,
+      distance(el.dateTime));
   }
 
   draw() {
@@ -66,9 +68,11 @@ export class SourcesView {
     this.none.hidden = list.length > 0;
     this.table.hidden = !list.length;
     const labels = new Map(this.app.state.sessions.map((s) => [s.id, s.label || s.id]));
-    reconcile(this.rows, list, (s) => `${s.file} ${s.name} ${s.session}`, (s) => this.row(s), (tr, s) => {
+    reconcile(this.rows, list, (s) => `${s.file} ${s.name} ${s.session}`, (s) => this.row(s),
+      (tr, s) => {
       const texts = {
-        kind: s.kind, session: labels.get(s.session) ?? s.session, stream: s.stream, runs: String(s.runs),
+        kind: s.kind, session: labels.get(s.session) ?? s.session, stream: s.stream,
+          runs: String(s.runs),
         why: s.reason ?? "",
       };
       for (const [name, text] of Object.entries(texts)) {
@@ -96,19 +100,23 @@ export class SourcesView {
   }
 
   row({ name, file }) {
-    const button = (label, run, kind) => action(label, run, { class: kind, "aria-label": `${label} ${name}` });
-    const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
+    const button = (label, run, kind) => action(label, run,
+      { class: kind, "aria-label": `${label} ${name}` });
+    const cell = (className, label, ...content) => h("td", { class: className, data: { label } },
+      content);
     return h("tr",
       h("th", { scope: "row" }, h("a", { href: address("sources", name) }, plain(name)),
         h("span.sub.path", { title: plain(file) }, plain(tail(file)))),
       cell("kind", "Kind"), cell("", "State", h("span.chip")), cell("session", "Session"),
-      cell("stream", "Stream"), cell("last", "Last run"), cell("next", "Next run"), cell("runs", "Runs"),
+      cell("stream", "Stream"), cell("last", "Last run"), cell("next", "Next run"),
+        cell("runs", "Runs"),
       cell("why", "Why"),
       h("td.buttons",
         button("Run now", () => sources.run(name)),
         button("Start", () => providers.steer(name, "start")),
         button("Stop…", () =>
-          confirm("Stop the source?", `${name} makes no events until somebody starts it, or the gateway starts again.`,
+          confirm("Stop the source?",
+            `${name} makes no events until somebody starts it, or the gateway starts again.`,
             "Stop source", () => providers.steer(name, "stop")), "danger")));
   }
 }
@@ -128,7 +136,8 @@ class SourceDetail {
       h("div.halves",
         h("section", { "aria-label": "Log of the source" }, h("h3", "Log"),
           this.log.element),
-        h("section", { "aria-label": "Events of the source" }, h("h3", "Events"), this.events, this.none)));
+        h("section", { "aria-label": "Events of the source" }, h("h3", "Events"), this.events,
+          this.none)));
   }
 
   show(name) {

@@ -14,7 +14,8 @@ const open = (id) => {
 
 const inputOf = (given) => (name, props) =>
   h("input", {
-    id: `start-${name}`, name, autocomplete: "off", spellcheck: "false", value: given[name] ?? "", ...props,
+    id: `start-${name}`, name, autocomplete: "off", spellcheck: "false", value: given[name] ??
+      "", ...props,
   });
 
 // effortSelect offers the efforts that a model knows.
@@ -50,13 +51,14 @@ function modelFields(given, input) {
       h("summary", "Profile, model endpoint, account"),
       h("div.fields",
         field("Profile of tapgw.toml", input("profile")),
-        field("Model endpoint of your own (URL, OpenAI wire)", input("providerUrl", { inputmode: "url" })),
+        field("Model endpoint of your own (URL, OpenAI wire)",
+          input("providerUrl", { inputmode: "url" })),
         field("Its key", input("providerKey", { type: "password" })),
         field("GitHub token of another account", input("githubToken", { type: "password" })))));
 }
 
-// ask shows a dialog. send(request) gets what is written in its fields, by the API's names. keep gets it, but for
-// secrets, while it is written.
+// ask shows a dialog. send(request) gets what is written in its fields, by the API's names. keep
+// gets it, but for secrets, while it is written.
 function ask(title, content, label, send, keep, error) {
   const form = h("div.fields", { oninput: () => keep?.(written(form, secrets)) }, content);
   return dialog(title, form, [[label, () => send(written(form, [])), "primary"]], error);
@@ -67,20 +69,23 @@ const written = (form, without) =>
     .map(({ name, type, value, checked }) => [name, type === "checkbox" ? checked : value.trim()])
     .filter(([name, value]) => value && !without.includes(name)));
 
-// startDialog asks for the settings of a new session, starts it, gives it its first prompt and opens it. What is
-// written stays for the next time until it has started.
+// startDialog asks for the settings of a new session, starts it, gives it its first prompt and
+// opens it. What is written stays for the next time until it has started.
 export async function startDialog(app) {
-  const given = JSON.parse(sessionStorage.getItem(drafted) ?? localStorage.getItem(remembered)) ?? {};
+  const given = JSON.parse(sessionStorage.getItem(drafted) ?? localStorage.getItem(remembered)) ??
+    {};
   const cwds = [...new Set([given.cwd, ...app.state.sessions.map((s) => s.cwd)].filter(Boolean))];
   const input = inputOf(given), model = modelFields(given, input);
   const choose = () => (model.hidden = host.value === "local");
   const host = h("select", { id: "start-host", name: "host", onchange: choose },
     ["copilot", "local"].map((v) =>
-      h("option", { value: v, selected: v === given.host }, v === "local" ? "local (no model)" : v)));
+      h("option", { value: v, selected: v === given.host },
+        v === "local" ? "local (no model)" : v)));
   choose();
   const cwd = input("cwd", { list: "start-cwds", required: true, value: cwds[0] ?? "" });
   if (!cwds.length) {
-    // The gateway's own directory is the default, but not in a field that somebody is in: it would join what they type.
+    // The gateway's own directory is the default, but not in a field that somebody is in: it would
+    // join what they type.
     fetch("/api/config").then((r) => r.json()).then(({ repoRoot }) => {
       if (document.activeElement !== cwd) cwd.value ||= repoRoot ?? "";
     }).catch(() => {});
@@ -133,7 +138,8 @@ export async function resume({ id, label, cwd }) {
 
 // rename asks for another label of a session.
 export const rename = ({ id, label }) =>
-  ask("Rename the session", field("Label", inputOf({ label })("label", { required: true, maxlength: "200" })),
+  ask("Rename the session",
+    field("Label", inputOf({ label })("label", { required: true, maxlength: "200" })),
     "Rename", (request) => sessions.rename(id, request.label));
 
 // changeModel asks for another model of a session.

@@ -7,7 +7,8 @@ import { address, count, date, oneLine, plain, time } from "./format.js";
 const eventsShown = 300; // events at most
 const droppedEvery = 2000; // ms between two looks at what filters dropped
 
-// StreamsView shows the events that were pushed into a session, and what a filter would do with them.
+// StreamsView shows the events that were pushed into a session, and what a filter would do with
+// them.
 export class StreamsView {
   constructor(element, app) {
     this.app = app;
@@ -32,7 +33,8 @@ export class StreamsView {
           h("tr", h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
             h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))),
         this.body));
-    this.rates = h("details.tester", { ontoggle: () => this.drawRates() }, h("summary", "Push rates"),
+    this.rates = h("details.tester", { ontoggle: () => this.drawRates() },
+      h("summary", "Push rates"),
       h("div"));
     element.classList.add("page");
     element.append(
@@ -49,7 +51,8 @@ export class StreamsView {
           this.ruleList,
           h("div.row", h("button", { onclick: () => this.add() }, "Add a rule"),
             this.summary),
-          h("div.code", h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json),
+          h("div.code", h("pre", { tabindex: "0", role: "group", "aria-label": "Message" },
+            this.json),
             copyButton(() => this.json.textContent)))),
       this.rates,
       this.table,
@@ -107,7 +110,8 @@ export class StreamsView {
       all.set(key(it), it);
     }
     for (const e of this.app.feed?.timeline.rows ?? []) all.set(key(e), e);
-    for (const e of this.dropped) all.set(`${key({ ...e, text: e.event })} dropped`, { ...e, text: e.event, level: "drop" });
+    for (const e of this.dropped) all.set(`${key({ ...e, text: e.event })} dropped`,
+      { ...e, text: e.event, level: "drop" });
     const list = [...all.entries()].map(([k, e]) => ({ ...e, key: k, name: name(e) }));
     return list.sort((a, b) => (a.ts < b.ts ? 1 : a.ts > b.ts ? -1 : 0));
   }
@@ -126,7 +130,8 @@ export class StreamsView {
     const names = [...new Set(all.map((e) => e.name))].sort();
     options(this.stream, [["", "all"], ...names.map((n) => [n, n])],
       names.includes(this.stream.value) ? this.stream.value : "");
-    this.list = all.filter((e) => !this.stream.value || e.name === this.stream.value).slice(0, eventsShown);
+    this.list = all.filter((e) => !this.stream.value || e.name === this.stream.value).slice(0,
+      eventsShown);
     setText(this.none,
       list.length ? (this.list.length ? "" : "Nothing was pushed into this session yet.") : "No session runs.");
     this.table.hidden = !this.list.length;
@@ -136,8 +141,10 @@ export class StreamsView {
       (e) => e.key,
       (e) =>
         h("tr", h("td", h("time", { datetime: e.ts, title: date(e.ts) }, time(e.ts))),
-          h("td.why", h("span", { class: `level ${e.level}` }, e.level === "drop" ? "dropped" : e.level),
-            e.level === "drop" && h("span.sub", plain(`by rule ${e.rule + 1}: ${oneLine(e.match, 60)}`))),
+          h("td.why", h("span", { class: `level ${e.level}` },
+            e.level === "drop" ? "dropped" : e.level),
+            e.level === "drop" && h("span.sub",
+              plain(`by rule ${e.rule + 1}: ${oneLine(e.match, 60)}`))),
           h("td.outcome"),
           h("td.source", e.name), h("td.said", oneLine(e.text, 400))),
     );
@@ -220,7 +227,8 @@ export class StreamsView {
       cell.dataset.is = `${outcome}${rule}`;
       cell.replaceChildren(
         ...(outcome
-          ? [h("span", { class: `level ${outcome}` }, outcome), h("span.hint", ` rule ${index[rule]}`)]
+          ? [h("span", { class: `level ${outcome}` }, outcome),
+            h("span.hint", ` rule ${index[rule]}`)]
           : []),
       );
     }

@@ -1,7 +1,8 @@
 import { count } from "./format.js";
 
-// The entries of a session's timeline. The gateway sends three kinds of events that overlap: lines of its timeline,
-// callbacks of the session, and pushed events. Here each thing that happened is one entry.
+// The entries of a session's timeline. The gateway sends three kinds of events that overlap: lines
+// of its timeline, callbacks of the session, and pushed events. Here each thing that happened is
+// one entry.
 
 const recent = 200; // entries among which the first event of the same thing is looked for
 const mostSteps = 200; // what is kept of what a provider tells of a call, and of attempts that follow each other
@@ -17,10 +18,11 @@ const mostSteps = 200; // what is kept of what a provider tells of a call, and o
 //	error      text
 //	mark       text: a gap, or the end
 //
-// Each has its place, the id of the first event that it is from, and turn, the prompt whose turn it belongs to, unless it
-// came between two turns. A prompt has all entries of its turn, and the last of these when the turn ended (idle). What a
-// provider tells of a running call is in the call's steps, and attempts to reach the model that follow each other are one
-// note, with all texts in tries.
+// Each has its place, the id of the first event that it is from, and turn, the prompt whose turn it
+// belongs to, unless it came between two turns. A prompt has all entries of its turn, and the last
+// of these when the turn ended (idle). What a provider tells of a running call is in the call's
+// steps, and attempts to reach the model that follow each other are one note, with all texts in
+// tries.
 export class Timeline {
   constructor() {
     this.entries = [];
@@ -48,7 +50,8 @@ export class Timeline {
     return true;
   }
 
-  // join puts the entries of a timeline that ends where this one begins before its own, and returns those that are new.
+  // join puts the entries of a timeline that ends where this one begins before its own, and returns
+  // those that are new.
   join(older) {
     const near = this.entries.slice(0, recent);
     let list = older.entries;
@@ -70,16 +73,18 @@ export class Timeline {
       if (call) call.took = took;
     }
     this.measures = older.measures;
-    list = list.filter((e, i) => list.length - i > recent || !near.some((twin) => this.unite(e, twin)));
+    list = list.filter((e, i) => list.length - i > recent ||
+      !near.some((twin) => this.unite(e, twin)));
     this.entries.unshift(...list);
     this.setTurns();
     return list;
   }
 
-  // unite makes one entry of two, if the events of one thing came on both sides of where two timelines join, and returns
-  // whether they did.
+  // unite makes one entry of two, if the events of one thing came on both sides of where two
+  // timelines join, and returns whether they did.
   unite(e, twin) {
-    const shows = (push, note) => push.kind === "push" && !push.shown && note.kind === "note" && isShownBy(push, note);
+    const shows = (push, note) => push.kind === "push" && !push.shown && note.kind === "note" &&
+      isShownBy(push, note);
     const isTold = e.kind === twin.kind && e.kind !== "push" && e.text === twin.text &&
       !e.fromLine !== !twin.fromLine && !(e.id && twin.id);
     if (!isTold && !shows(e, twin) && !shows(twin, e)) return false;
@@ -140,13 +145,15 @@ export class Timeline {
 
   line({ ts, level, source, message: text, toolCallId }) {
     let twin = toolCallId && this.call(toolCallId);
-    if (twin) return this.change(twin, { steps: more(twin.steps, [text.slice(text.indexOf(": ") + 2)]) });
+    if (twin) return this.change(twin,
+      { steps: more(twin.steps, [text.slice(text.indexOf(": ") + 2)]) });
     switch (source) {
       case "user":
         return this.add({ kind: "prompt", who: "user", ts, text });
       case "assistant":
         twin = this.before(
-          (e) => e.kind === "message" && !e.fromLine && (e.text === text || (!e.done && text.startsWith(e.text))),
+          (e) => e.kind === "message" && !e.fromLine &&
+            (e.text === text || (!e.done && text.startsWith(e.text))),
         );
         if (twin) return this.change(twin, { text, fromLine: true });
         return this.add({ kind: "message", ts, text, done: true, fromLine: true });
@@ -210,7 +217,8 @@ export class Timeline {
 
   callback(e) {
     if (e.sessionError) {
-      const twin = this.before((o) => o.kind === "error" && o.text === e.sessionError && o.fromLine);
+      const twin = this.before((o) => o.kind === "error" && o.text === e.sessionError &&
+        o.fromLine);
       return twin ? undefined : this.add({ kind: "error", ts: e.ts, text: e.sessionError });
     }
     const grow = (kind, id) => {
@@ -245,7 +253,8 @@ export class Timeline {
         return;
       case undefined: {
         const call = this.call(e.toolCallId);
-        return call ? this.change(call, { took: e.durationMs }) : this.measures.push([e.toolCallId, e.durationMs]);
+        return call ? this.change(call, { took: e.durationMs }) : this.measures.push([e.toolCallId,
+          e.durationMs]);
       }
       case "onGeneratedUserPrompt":
         return this.add({ kind: "prompt", who: "provider", ts: e.ts, text: e.prompt });
@@ -259,7 +268,8 @@ const ofAttempt = /^(?:a call of model .* failed|asking the model again)/;
 // more adds texts to steps. The first steps stay, and the newest: those between make room.
 const more = (steps = [], texts = []) => {
   const all = [...steps, ...texts];
-  return all.length > mostSteps ? [...all.slice(0, mostSteps / 2), "…", ...all.slice(1 - mostSteps / 2)] : all;
+  return all.length > mostSteps ? [...all.slice(0, mostSteps / 2), "…",
+    ...all.slice(1 - mostSteps / 2)] : all;
 };
 
 // isShownBy tells whether a line of the gateway's timeline shows a push.
@@ -267,7 +277,8 @@ const isShownBy = (push, { source, text }) => push.label === source && clean(pus
 
 // gapText says how much of what is missing.
 function gapText({ timeline, live, stream }) {
-  const lost = [[timeline, "line"], [live, "message or call", "messages and calls"], [stream, "event"]]
+  const lost = [[timeline, "line"], [live, "message or call", "messages and calls"],
+    [stream, "event"]]
     .filter(([n]) => n)
     .map(([n, one, many]) => count(n, one, many));
   return lost.length

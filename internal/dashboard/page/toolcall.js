@@ -7,7 +7,8 @@ import { SchemaForm } from "./schemaform.js";
 const resultsMost = 20;
 const resultMost = 20_000; // characters of a result that are shown
 
-const hints = [["readOnlyHint", "only reads"], ["destructiveHint", "may destroy"], ["idempotentHint", "twice is as once"],
+const hints = [["readOnlyHint", "only reads"], ["destructiveHint", "may destroy"],
+  ["idempotentHint", "twice is as once"],
   ["openWorldHint", "reaches out"]];
 
 // cutBlock shows a text as code, and how much of it is left out.
@@ -57,7 +58,8 @@ export class ToolCall {
     this.session.value = list.some((t) => t.session === chosen) ? chosen : list[0].session;
     this.where.hidden = list.length < 2;
     this.tools = list;
-    const [t] = list, is = JSON.stringify([t.name, t.description, t.parameters, t.outputSchema, t.annotations, t.title]);
+    const [t] = list, is = JSON.stringify([t.name, t.description, t.parameters, t.outputSchema,
+      t.annotations, t.title]);
     if (is === this.shown) return;
     this.shown = is;
     this.fields = new SchemaForm(t.parameters);
@@ -66,16 +68,20 @@ export class ToolCall {
     this.about.replaceChildren(
       h("p.described", plain(t.description)),
       said.length ? h("p.hint", `It ${said.join(", ")}: so says its provider.`) : "",
-      h("details", h("summary", "Schema"), cutBlock(indented(t.parameters), "Schema of the arguments"),
-        t.outputSchema ? [h("p.hint", "Of its results:"), cutBlock(indented(t.outputSchema), "Schema of the results")]
+      h("details", h("summary", "Schema"),
+        cutBlock(indented(t.parameters), "Schema of the arguments"),
+        t.outputSchema ? [h("p.hint", "Of its results:"), cutBlock(indented(t.outputSchema),
+          "Schema of the results")]
           : []));
   }
 
   async call() {
     const args = this.fields.value();
     if (args === undefined) return;
-    const [{ name }] = this.tools, session = this.session.value, label = this.session.selectedOptions[0].textContent;
-    const abort = (this.abort = new AbortController()), ts = new Date().toISOString(), begun = performance.now();
+    const [{ name }] = this.tools, session = this.session.value,
+      label = this.session.selectedOptions[0].textContent;
+    const abort = (this.abort = new AbortController()), ts = new Date().toISOString(),
+      begun = performance.now();
     this.run.disabled = true;
     this.cancel.hidden = false;
     setText(this.state, "It runs…");
@@ -89,7 +95,8 @@ export class ToolCall {
     r.durationMs ??= performance.now() - begun;
     this.abort = null;
     this.run.disabled = false;
-    if (document.activeElement === this.cancel || document.activeElement === document.body) this.run.focus();
+    if (document.activeElement === this.cancel ||
+      document.activeElement === document.body) this.run.focus();
     this.cancel.hidden = true;
     const outcome = r.errorCode ?? (r.error ? "failed" : "ok");
     setText(this.state, `${outcome} in ${duration(r.durationMs)}`);
@@ -105,7 +112,8 @@ export class ToolCall {
       r.error && h("p.fault", plain(r.error)),
       r.content?.length ? partsOf(r.content) : [],
       !failed && (!r.content?.length || typeof r.data !== "string")
-        ? cutBlock(typeof r.data === "string" ? r.data : (indented(r.data) ?? "null"), "Result") : []));
+        ? cutBlock(typeof r.data === "string" ? r.data : (indented(r.data) ?? "null"),
+          "Result") : []));
     while (this.results.children.length > resultsMost) this.results.lastChild.remove();
   }
 

@@ -8,9 +8,9 @@ const deepest = 12; // steps that are indented
 const pauseLeast = 1000, // ms; a shorter pause is not folded,
   pauseShare = 0.2; // nor one that is less than this of the time in which something ran
 
-// spansOf orders the records of a trace, oldest first, as a tree, depth first. A span has its record, from and to in
-// ms, its depth, and inner: the spans in it. It stands below the span that its record names as parent; without one,
-// below the shortest one that was running all the while.
+// spansOf orders the records of a trace, oldest first, as a tree, depth first. A span has its
+// record, from and to in ms, its depth, and inner: the spans in it. It stands below the span that
+// its record names as parent; without one, below the shortest one that was running all the while.
 export function spansOf(records) {
   const spans = records
     .map((record) => ({ record, to: Date.parse(record.ts), inner: [] }))
@@ -44,7 +44,8 @@ export function spansOf(records) {
   return list;
 }
 
-// scaleOf makes the axis: times in which nothing happens but that something longer goes on are pauses.
+// scaleOf makes the axis: times in which nothing happens but that something longer goes on are
+// pauses.
 function scaleOf(spans) {
   const leaves = spans.filter((s) => !s.inner.length);
   const busy = leaves.reduce((sum, s) => sum + s.to - s.from, 0);
@@ -53,8 +54,9 @@ function scaleOf(spans) {
   return timeScale([...leaves, ...edges], Math.max(pauseLeast, busy * pauseShare));
 }
 
-// TraceView shows the records of one trace as a waterfall: a table whose last column is the picture. A bar and its name
-// unfold the record. kindOf names the kind of a record; if leadOf(record) returns a function, they call that instead.
+// TraceView shows the records of one trace as a waterfall: a table whose last column is the
+// picture. A bar and its name unfold the record. kindOf names the kind of a record; if
+// leadOf(record) returns a function, they call that instead.
 export class TraceView {
   constructor(app, { kindOf = (r) => r.kind, leadOf } = {}) {
     Object.assign(this, { app, kindOf, leadOf });
@@ -63,11 +65,13 @@ export class TraceView {
     this.caption = h("caption");
     this.axis = h("div.scale", { "aria-hidden": "true" });
     this.rows = h("tbody", { role: "rowgroup" });
-    const head = (label, kind) => h("th", { scope: "col", role: "columnheader", class: kind }, label);
+    const head = (label, kind) => h("th", { scope: "col", role: "columnheader", class: kind },
+      label);
     this.table = h("table.trace", { role: "table" },
       this.caption,
       h("thead", { role: "rowgroup" },
-        h("tr", { role: "row" }, head("What"), head("Start", "number"), head("Took", "number"), head("Outcome"),
+        h("tr", { role: "row" }, head("What"), head("Start", "number"), head("Took", "number"),
+          head("Outcome"),
           h("td.picture", { role: "cell" }, this.axis))),
       this.rows);
     arrows(this.rows, "button.what");
@@ -78,10 +82,12 @@ export class TraceView {
         this.draw();
       },
     });
-    this.element = h("section.page", { "aria-label": "Trace", hidden: true }, this.table, this.rest);
+    this.element = h("section.page", { "aria-label": "Trace", hidden: true }, this.table,
+      this.rest);
   }
 
-  // show shows records of one trace, newest first. cut says that there are older ones, name what they are.
+  // show shows records of one trace, newest first. cut says that there are older ones, name what
+  // they are.
   show(records, cut, name) {
     const id = name ?? `Trace ${plain(records[0]?.trace ?? "")}`;
     if (id !== this.id) {
@@ -108,7 +114,8 @@ export class TraceView {
     ].filter(Boolean).join("; "));
     // Labels that would overlap are left out.
     let free = 0;
-    this.axis.replaceChildren(...pauses.filter((p) => p.x >= free && (free = p.x + 0.18)).map((p) => {
+    this.axis.replaceChildren(...pauses.filter((p) => p.x >= free &&
+      (free = p.x + 0.18)).map((p) => {
       const label = h("span", `⋯ ${duration(p.to - p.from)}`);
       label.style.left = `${Math.min(p.x, 0.82) * 100}%`;
       return label;
@@ -124,7 +131,8 @@ export class TraceView {
     const left = spans.length - this.limit;
     this.rest.hidden = left <= 0;
     setText(this.rest, `Show ${Math.min(left, rowsAtOnce)} of ${left.toLocaleString()} more`);
-    if (focus) [...this.rows.children].find((tr) => tr.dataset.key === focus)?.querySelector("button.what").focus();
+    if (focus) [...this.rows.children].find((tr) =>
+      tr.dataset.key === focus)?.querySelector("button.what").focus();
   }
 
   row(s, place) {
@@ -147,7 +155,8 @@ export class TraceView {
       h("span.hidden", `Level ${s.depth + 1}: `), h("span.chip", kind), " ", subject(r));
     const cell = (kind, ...content) => h("td", { role: "cell", class: kind }, content);
     const bar = h("span",
-      { class: `ran ${bad ? "failed" : kind} ${s.inner.length ? "outer" : ""}`, title: subject(r) });
+      { class: `ran ${bad ? "failed" : kind} ${s.inner.length ? "outer" : ""}`,
+        title: subject(r) });
     setBar(bar, s, place);
     const name = h("th", { scope: "row", role: "rowheader" }, what,
       r.provider !== subject(r) && h("span.sub", plain(r.provider ?? "")), parts);

@@ -11,12 +11,15 @@ export function turnText({ ts, all, usage }) {
     failed = tools.filter((e) => e.error).length,
     last = all.at(-1);
   for (const { name = "a tool" } of tools) calls.set(name, (calls.get(name) ?? 0) + 1);
-  const names = [...calls].sort((a, b) => b[1] - a[1]).map(([name, n]) => (n > 1 ? `${name} ${n}` : name));
+  const names = [...calls].sort((a, b) => b[1] - a[1]).map(([name, n]) =>
+    (n > 1 ? `${name} ${n}` : name));
   if (names.length > mostTools) names.splice(mostTools, Infinity, "…");
-  const price = [["cost", "premium request"], ["aiCredits", "AI credit"]].find(([name]) => usage?.[name]);
+  const price = [["cost", "premium request"], ["aiCredits", "AI credit"]].find(([name]) =>
+    usage?.[name]);
   return [
     duration(Math.max(0, new Date(last.idle ?? last.ended ?? last.ts) - new Date(ts))),
-    tools.length ? `${count(tools.length, "call")} (${names.join(", ")})${failed ? `, ${failed} failed` : ""}` : "no calls",
+    tools.length ? `${count(tools.length, "call")} (${names.join(", ")})${failed ? `,
+      ${failed} failed` : ""}` : "no calls",
     usage && `${short(usage.inputTokens)} tokens in, ${short(usage.outputTokens)} out`,
     price && count(Math.round(100 * usage[price[0]]) / 100, price[1]),
   ].filter(Boolean).join(" · ");
@@ -41,8 +44,8 @@ export class Turns {
     return (this.view.feed?.timeline.entries ?? []).filter((e) => e.kind === "prompt");
   }
 
-  // fold folds or unfolds turns. The entry that the person looks at stays where it is, and gets the focus that an entry
-  // had.
+  // fold folds or unfolds turns. The entry that the person looks at stays where it is, and gets the
+  // focus that an entry had.
   fold(prompts, folded, keep) {
     const was = document.activeElement;
     for (const e of prompts) e.folded = folded;
@@ -66,11 +69,12 @@ export class Turns {
 
   // here is the entry that has the focus, or the first one in sight.
   here() {
-    return document.activeElement.closest(".timeline article")?.entry ?? this.view.list.inSight()[0];
+    return document.activeElement.closest(".timeline article")?.entry ??
+      this.view.list.inSight()[0];
   }
 
-  // use takes what the host counted: it says when the first call of each turn ended, and no prompt's id. Without that it
-  // does so for prompts that have come since.
+  // use takes what the host counted: it says when the first call of each turn ended, and no
+  // prompt's id. Without that it does so for prompts that have come since.
   use(counted = this.counted) {
     this.counted = counted;
     const { prompts } = this,

@@ -13,8 +13,8 @@ export function waitingFor({ pairings, questions }) {
     ...pairings.map((p) => ({ ...p, key: `p ${p.provider} ${p.code}` }))];
 }
 
-// Asks shows as cards what waits for a person and is of a session, or of any if sessionOf() returns nothing. back() has
-// the focus when the last card has gone that had it.
+// Asks shows as cards what waits for a person and is of a session, or of any if sessionOf() returns
+// nothing. back() has the focus when the last card has gone that had it.
 export class Asks {
   constructor(app, label, sessionOf, back) {
     this.app = app;
@@ -46,8 +46,8 @@ export class Asks {
         this.end(card);
         if (card.answered && (active === document.body || card.contains(active))) answered = card;
       }
-      // A question that is over leaves its place for a moment, so that no other one comes under the pointer. It stays
-      // while the person is in it, with what is written there.
+      // A question that is over leaves its place for a moment, so that no other one comes under the
+      // pointer. It stays while the person is in it, with what is written there.
       const isWritten = card === here && !card.answered;
       if (card.of !== of || !isWritten && performance.now() - card.overAt >= freshTime) continue;
       items.splice(kept++, 0, { key: card.dataset.key });
@@ -106,7 +106,8 @@ async function answer(q, button, members) {
   const card = button.closest(".card");
   if (card.answered) return;
   card.answered = true;
-  await attempt(button, () => sessions.answer(q.session, { question: q.id, ...members }).catch((e) => {
+  await attempt(button, () => sessions.answer(q.session,
+    { question: q.id, ...members }).catch((e) => {
     card.answered = false;
     throw e;
   }));
@@ -154,12 +155,14 @@ const asking = {
   },
 
   form: (q) => {
-    const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) => formField(q, name, schema));
+    const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) =>
+      formField(q, name, schema));
     const b = h("button.primary", { type: "submit" }, "Answer");
     return h("form.fields", {
       onsubmit: (e) => {
         e.preventDefault();
-        const content = fields.map(({ name, value }) => [name, value()]).filter(([, value]) => value !== undefined);
+        const content = fields.map(({ name, value }) => [name, value()]).filter(([, value]) =>
+          value !== undefined);
         answer(q, b, { content: Object.fromEntries(content) });
       },
     },
@@ -171,9 +174,11 @@ const asking = {
 // labelText is how a label of a form reads, which a program from anywhere may have sent.
 const labelText = (label) => plain(String(label));
 
-// choices returns the values that a schema allows, with their labels; undefined if it allows any value.
+// choices returns the values that a schema allows, with their labels; undefined if it allows any
+// value.
 function choices({ enum: values, enumNames, oneOf, anyOf }) {
-  if (values) return values.map((value, i) => ({ value, label: labelText(enumNames?.[i] ?? value) }));
+  if (values) return values.map((value, i) =>
+    ({ value, label: labelText(enumNames?.[i] ?? value) }));
   const named = oneOf ?? anyOf;
   if (named?.every((it) => it.const !== undefined))
     return named.map((it) => ({ value: it.const, label: labelText(it.title ?? it.const) }));
@@ -207,20 +212,23 @@ function formField(q, name, schema) {
     };
   } else if (one) {
     input = h("select", { id, required }, h("option", { value: "" }),
-      one.map((it, i) => h("option", { value: String(i), selected: it.value === schema.default }, it.label)));
+      one.map((it, i) => h("option", { value: String(i), selected: it.value === schema.default },
+        it.label)));
     value = () => one[input.value || -1]?.value;
   } else if (schema.type === "boolean") {
     input = h("input", { id, type: "checkbox", checked: schema.default === true });
     value = () => input.checked;
   } else if (schema.type === "number" || schema.type === "integer") {
     input = h("input", {
-      id, type: "number", required, step: schema.type === "integer" ? "1" : "any", min: schema.minimum,
+      id, type: "number", required, step: schema.type === "integer" ? "1" : "any",
+        min: schema.minimum,
       max: schema.maximum, value: schema.default ?? "",
     });
     value = () => (input.value === "" ? undefined : Number(input.value));
   } else {
     input = h("input", {
-      id, type: formats.get(schema.format), required, minlength: schema.minLength, maxlength: schema.maxLength,
+      id, type: formats.get(schema.format), required, minlength: schema.minLength,
+        maxlength: schema.maxLength,
       value: schema.default ?? "", autocomplete: "off",
     });
     value = () => input.value || undefined;

@@ -3,9 +3,9 @@
 const foldEach = 0.05, // of the width, for each pause
   foldAll = 0.3; // and for all pauses at most
 
-// timeScale places times on an axis from 0 to 1. ranges, each {from, to} in ms, are when something ran. Where nothing
-// ran for longer than least, the axis is folded: pauses has these ranges, each with its place x and its width. parts
-// has the others; place(t) is where a time is.
+// timeScale places times on an axis from 0 to 1. ranges, each {from, to} in ms, are when something
+// ran. Where nothing ran for longer than least, the axis is folded: pauses has these ranges, each
+// with its place x and its width. parts has the others; place(t) is where a time is.
 export function timeScale(ranges, least) {
   const parts = [];
   for (const { from, to } of ranges.toSorted((a, b) => a.from - b.from)) {

@@ -38,7 +38,8 @@ func parse(doc []byte) (map[string]*section, error) {
 			}
 			field := strings.Trim(cells[0], "`")
 			if _, twice := current.fields[field]; twice {
-				return nil, fmt.Errorf("docs/protocol.md:%d: %s.%s is described twice", i+1, name, field)
+				return nil, fmt.Errorf("docs/protocol.md:%d: %s.%s is described twice", i+1, name,
+					field)
 			}
 			current.fields[field] = row{withoutMarks(cells[1]), cells[2]}
 		case line == "":

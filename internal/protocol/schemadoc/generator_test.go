@@ -30,14 +30,16 @@ const (
 var messages = []protocol.Message{
 	&protocol.Auth{}, &protocol.AuthConfirm{},
 	&protocol.Hello{}, &protocol.Goodbye{}, &protocol.SessionReady{}, &protocol.ShutdownReady{},
-	&protocol.ToolResult{}, &protocol.ToolProgress{}, &protocol.GateResult{}, &protocol.TransformResult{},
-	&protocol.Push{}, &protocol.ToolsUpdate{}, &protocol.HooksUpdate{}, &protocol.ContextUpdate{},
-	&protocol.FilterSet{}, &protocol.StreamQuery{}, &protocol.QuestionAnswer{},
+	&protocol.ToolResult{}, &protocol.ToolProgress{}, &protocol.GateResult{},
+	&protocol.TransformResult{}, &protocol.Push{}, &protocol.ToolsUpdate{}, &protocol.HooksUpdate{},
+	&protocol.ContextUpdate{}, &protocol.FilterSet{}, &protocol.StreamQuery{},
+	&protocol.QuestionAnswer{},
 
 	&protocol.AuthPairing{}, &protocol.Sessions{}, &protocol.SessionsUpdated{},
 	&protocol.HelloAck{}, &protocol.Ack{}, &protocol.Error{},
-	&protocol.ToolCall{}, &protocol.ToolCancel{}, &protocol.GateCheck{}, &protocol.TransformRequest{},
-	&protocol.SessionEvent{}, &protocol.SessionLifecycle{}, &protocol.StreamHistory{},
+	&protocol.ToolCall{}, &protocol.ToolCancel{}, &protocol.GateCheck{},
+	&protocol.TransformRequest{}, &protocol.SessionEvent{}, &protocol.SessionLifecycle{},
+	&protocol.StreamHistory{},
 }
 
 // parts are the types within messages, with their names in the document.
@@ -80,7 +82,8 @@ func Files(doc []byte) (map[string][]byte, error) {
 		Schema: draft, ID: urn + "bundle", Title: "provider protocol, version 2",
 		Description: "Every message of the protocol between the gateway and its providers.",
 		Defs:        map[string]*jsonschema.Schema{},
-		AnyOf:       []*jsonschema.Schema{{Ref: "#/$defs/fromProvider"}, {Ref: "#/$defs/fromGateway"}},
+		AnyOf: []*jsonschema.Schema{{Ref: "#/$defs/fromProvider"},
+			{Ref: "#/$defs/fromGateway"}},
 	}
 	union := map[bool]*jsonschema.Schema{
 		true:  {Description: "A message from a provider."},
@@ -105,7 +108,9 @@ func Files(doc []byte) (map[string][]byte, error) {
 	}
 	for name := range sections {
 		if !g.used[name] {
-			return nil, fmt.Errorf("docs/protocol.md describes %s, which is no message and no part of one", name)
+			return nil,
+				fmt.Errorf("docs/protocol.md describes %s, which is no message and no part of one",
+					name)
 		}
 	}
 	bundle.Defs["fromProvider"], bundle.Defs["fromGateway"] = union[true], union[false]
@@ -152,7 +157,8 @@ type generator struct {
 	sections map[string]*section
 	used     map[string]bool
 	defs     map[string]*jsonschema.Schema // parts of the current message
-	lenient  bool                          // the current message may have null for an optional field
+	// the current message may have null for an optional field
+	lenient bool
 }
 
 func (g *generator) message(m protocol.Message) (*jsonschema.Schema, error) {
@@ -225,7 +231,8 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 		s.PropertyOrder = append(s.PropertyOrder, key)
 	}
 	if len(doc.fields) != t.NumField() {
-		return nil, fmt.Errorf("docs/protocol.md describes fields of %s that it does not have: %v", name,
+		return nil, fmt.Errorf("docs/protocol.md describes fields of %s that it does not have: %v",
+			name,
 			slices.DeleteFunc(slices.Sorted(maps.Keys(doc.fields)),
 				func(k string) bool { return s.Properties[k] != nil }))
 	}
@@ -266,7 +273,8 @@ func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ 
 		if t.Elem().Kind() == reflect.Pointer {
 			values = orNull(values) // null removes an entry
 		}
-		return &jsonschema.Schema{Type: "object", AdditionalProperties: values}, "map of " + typ, err
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: values}, "map of " +
+			typ, err
 	case reflect.Struct:
 		name := parts[t]
 		if name == "" {

@@ -45,14 +45,17 @@ var fields = map[string]constraint{
 	"tool.result.content":     maxItems(protocol.MaxParts),
 	"Part.type": oneOf(protocol.PartText, protocol.PartImage, protocol.PartAudio,
 		protocol.PartResource),
-	"tool.result.errorCode": examples(protocol.CodeNotFound, protocol.CodeTimeout, protocol.CodeCancelled,
-		protocol.CodeDisconnected, protocol.CodeUnauthorized, protocol.CodeInternal),
-	"tool.progress.id":          nonEmpty,
-	"tool.progress.message":     nonEmpty,
-	"gate.result.callId":        nonEmpty,
-	"gate.result.decision":      oneOf(protocol.DecisionAllow, protocol.DecisionDeny, protocol.DecisionContext),
-	"transform.result.callId":   nonEmpty,
-	"push.level":                oneOf(protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject),
+	"tool.result.errorCode": examples(protocol.CodeNotFound, protocol.CodeTimeout,
+		protocol.CodeCancelled, protocol.CodeDisconnected, protocol.CodeUnauthorized,
+		protocol.CodeInternal),
+	"tool.progress.id":      nonEmpty,
+	"tool.progress.message": nonEmpty,
+	"gate.result.callId":    nonEmpty,
+	"gate.result.decision": oneOf(protocol.DecisionAllow, protocol.DecisionDeny,
+		protocol.DecisionContext),
+	"transform.result.callId": nonEmpty,
+	"push.level": oneOf(protocol.LevelKeep, protocol.LevelSurface,
+		protocol.LevelInject),
 	"push.stream":               pattern(namePattern),
 	"tools.update.tools":        maxItems(protocol.MaxTools),
 	"hooks.update.onPreToolUse": maxItems(protocol.MaxHookRules),
@@ -73,9 +76,11 @@ var fields = map[string]constraint{
 	"Limit.max":                 minimum(1),
 	"Limit.scope":               oneOf("instance", "provider", "tool"),
 	"Hooks.onPreToolUse":        maxItems(protocol.MaxHookRules),
-	"Rule.action":               oneOf(protocol.ActionDeny, protocol.ActionContext, protocol.ActionGate),
-	"Match.args":                maxLength(protocol.MaxPattern),
-	"Transform.action": oneOf(protocol.TransformAppend, protocol.TransformPrepend, protocol.TransformReplace,
+	"Rule.action": oneOf(protocol.ActionDeny, protocol.ActionContext,
+		protocol.ActionGate),
+	"Match.args": maxLength(protocol.MaxPattern),
+	"Transform.action": oneOf(protocol.TransformAppend, protocol.TransformPrepend,
+		protocol.TransformReplace,
 		protocol.TransformCallback),
 	"File.path":        nonEmpty,
 	"File.size":        minimum(0),
@@ -88,8 +93,9 @@ var fields = map[string]constraint{
 	"ack.seq":                   minimum(1),
 	"ack.fate":                  examples("stored", "surfaced", "queued", "delivered", "dropped"),
 	"error.code":                examples(errorCodes...),
-	"tool.cancel.reason":        examples(protocol.ReasonTimeout, protocol.ReasonInterrupted, protocol.ReasonRebind),
-	"session.event.event":       examples(protocol.Events...),
+	"tool.cancel.reason": examples(protocol.ReasonTimeout, protocol.ReasonInterrupted,
+		protocol.ReasonRebind),
+	"session.event.event": examples(protocol.Events...),
 	"session.lifecycle.state": examples(protocol.LifecycleStarted, protocol.LifecycleIdle,
 		protocol.LifecycleShutdownPending),
 	"session.lifecycle.deadline": minimum(0),
@@ -102,9 +108,10 @@ var fields = map[string]constraint{
 
 // errorCodes are the codes of error messages.
 var errorCodes = []protocol.Code{
-	protocol.CodeAuthFailed, protocol.CodeDuplicateInstance, protocol.CodeInvalidJSON, protocol.CodeInvalidSession,
-	protocol.CodeInvalidState, protocol.CodeNotFound,
-	protocol.CodePayloadTooLarge, protocol.CodeRateLimited, protocol.CodeToolConflict, protocol.CodeUnauthorized,
+	protocol.CodeAuthFailed, protocol.CodeDuplicateInstance, protocol.CodeInvalidJSON,
+	protocol.CodeInvalidSession, protocol.CodeInvalidState, protocol.CodeNotFound,
+	protocol.CodePayloadTooLarge, protocol.CodeRateLimited, protocol.CodeToolConflict,
+	protocol.CodeUnauthorized,
 	protocol.CodeUnknownCallID,
 	protocol.CodeUnknownType, protocol.CodeUnsupportedVersion,
 }
@@ -115,13 +122,16 @@ var objects = map[string]constraint{
 		hasField("token", text()), hasField("reconnectToken", text()),
 		hasField("mode", &jsonschema.Schema{Const: constant(protocol.ModePair)})),
 	"tool.result": atLeastOne(
-		hasField("data", &jsonschema.Schema{}), hasField("error", text()), hasField("errorCode", text()),
-		hasField("content", &jsonschema.Schema{Type: "array"}), hasField("file", &jsonschema.Schema{Type: "object"})),
+		hasField("data", &jsonschema.Schema{}), hasField("error", text()),
+		hasField("errorCode", text()),
+		hasField("content", &jsonschema.Schema{Type: "array"}),
+		hasField("file", &jsonschema.Schema{Type: "object"})),
 	"Part": func(s *jsonschema.Schema) {
 		bytes := atLeastOne(hasField("data", &jsonschema.Schema{Type: "string"}),
 			hasField("file", &jsonschema.Schema{Type: "object"}))
 		when := func(typ string, then *jsonschema.Schema) *jsonschema.Schema {
-			return &jsonschema.Schema{If: hasField("type", &jsonschema.Schema{Const: constant(typ)}), Then: then}
+			return &jsonschema.Schema{If: hasField("type",
+				&jsonschema.Schema{Const: constant(typ)}), Then: then}
 		}
 		for _, typ := range []string{protocol.PartImage, protocol.PartAudio} {
 			then := hasField("mimeType", &jsonschema.Schema{Pattern: "^" + typ + "/"})
@@ -135,10 +145,12 @@ var objects = map[string]constraint{
 		hasField("remove", &jsonschema.Schema{Type: "array"})),
 	"Rule": func(s *jsonschema.Schema) {
 		when := func(action, field string) *jsonschema.Schema {
-			return &jsonschema.Schema{If: hasField("action", &jsonschema.Schema{Const: constant(action)}),
+			return &jsonschema.Schema{If: hasField("action",
+				&jsonschema.Schema{Const: constant(action)}),
 				Then: hasField(field, text())}
 		}
-		s.AllOf = []*jsonschema.Schema{when(protocol.ActionContext, "content"), when(protocol.ActionGate, "gateId")}
+		s.AllOf = []*jsonschema.Schema{when(protocol.ActionContext, "content"),
+			when(protocol.ActionGate, "gateId")}
 	},
 	"Transform": func(s *jsonschema.Schema) {
 		s.If = hasField("action", &jsonschema.Schema{Const: constant(protocol.TransformCallback)})
@@ -196,7 +208,8 @@ func constant(v any) *any { return &v }
 
 // hasField requires a field with a value.
 func hasField(field string, value *jsonschema.Schema) *jsonschema.Schema {
-	return &jsonschema.Schema{Required: []string{field}, Properties: map[string]*jsonschema.Schema{field: value}}
+	return &jsonschema.Schema{Required: []string{field},
+		Properties: map[string]*jsonschema.Schema{field: value}}
 }
 
 func atLeastOne(ways ...*jsonschema.Schema) constraint {

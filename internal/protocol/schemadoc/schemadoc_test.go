@@ -87,7 +87,8 @@ func TestFilesAreFresh(t *testing.T) {
 			continue
 		}
 		if diff := cmp.Diff(string(got), string(want[name])); diff != "" {
-			t.Errorf("docs/schema/%s is stale (-have +want); run go test ./internal/protocol/schemadoc -update:\n%s",
+			t.Errorf(
+				"docs/schema/%s is stale (-have +want); run go test ./internal/protocol/schemadoc -update:\n%s",
 				name, diff)
 		}
 	}
@@ -188,7 +189,8 @@ func corpus(t testing.TB) map[string][]line {
 			if m == nil || bytes.Contains(l, []byte(`"jsonrpc"`)) {
 				continue
 			}
-			said[string(m[1])] = append(said[string(m[1])], line{filepath.Base(name) + ":" + strconv.Itoa(i+1), m[2]})
+			said[string(m[1])] = append(said[string(m[1])],
+				line{filepath.Base(name) + ":" + strconv.Itoa(i+1), m[2]})
 		}
 	}
 	return said
@@ -235,9 +237,11 @@ func TestCorpus(t *testing.T) {
 // beyond reports whether a fault is one that no schema sees: lengths in bytes, a
 // tool's own schema, two tools of one name.
 func beyond(e *protocol.Error) bool {
-	return e.Code == protocol.CodePayloadTooLarge || strings.Contains(e.Message, ".parameters: tool ") ||
+	return e.Code == protocol.CodePayloadTooLarge ||
+		strings.Contains(e.Message, ".parameters: tool ") ||
 		strings.Contains(e.Message, ".outputSchema: tool ") ||
-		strings.Contains(e.Message, "stands twice") || strings.Contains(e.Message, "must be base64") ||
+		strings.Contains(e.Message, "stands twice") ||
+		strings.Contains(e.Message, "must be base64") ||
 		strings.Contains(e.Message, "must be at most")
 }
 
@@ -263,10 +267,10 @@ func TestFields(t *testing.T) {
 		protocol.TypeFilterSet:       `{"requestId":"r","sessionId":"s","stream":"s","rules":[{"match":"m","outcome":"drop"}]}`,
 		protocol.TypeStreamQuery:     `{"queryId":"q","sessionId":"s","streams":["a"],"last":1}`,
 	}
-	wrong := []any{nil, "", "x", "a b", "pair", "keep", 0.0, 1.0, 1.5, -1.0, 3600001.0, true, []any{}, []any{"x"},
-		[]any{1.0}, []any{map[string]any{}},
-		map[string]any{}, map[string]any{"a": 1.0}, map[string]any{"a": nil}, map[string]any{"action": "gate"},
-		map[string]any{"max": 0.0}, map[string]any{"path": ""}}
+	wrong := []any{nil, "", "x", "a b", "pair", "keep", 0.0, 1.0, 1.5, -1.0, 3600001.0, true,
+		[]any{}, []any{"x"}, []any{1.0}, []any{map[string]any{}},
+		map[string]any{}, map[string]any{"a": 1.0}, map[string]any{"a": nil},
+		map[string]any{"action": "gate"}, map[string]any{"max": 0.0}, map[string]any{"path": ""}}
 	for typ, text := range whole {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
@@ -284,8 +288,10 @@ func TestFields(t *testing.T) {
 				_, bad = f.Decode()
 			}
 			err = valid(t, all[string(typ)+".json"], data)
-			if loose := bad != nil && beyond(bad); (bad == nil) != (err == nil) && !loose && !stricter(typ, m) {
-				t.Errorf("%s, %s: the gateway says %v, the schema %v\n%s", typ, what, bad, err, data)
+			if loose := bad != nil && beyond(bad); (bad == nil) != (err == nil) && !loose &&
+				!stricter(typ, m) {
+				t.Errorf("%s, %s: the gateway says %v, the schema %v\n%s", typ, what, bad, err,
+					data)
 			}
 		}
 		check("whole")
@@ -346,9 +352,11 @@ func stricter(typ protocol.Type, m map[string]any) bool {
 func TestNames(t *testing.T) {
 	name, tool := regexp.MustCompile(namePattern), regexp.MustCompile(toolNamePattern)
 	long := strings.Repeat("x", 64)
-	for _, s := range []string{"", "a", "-a", "_a", ".a", "a.b", "a_b-c", "a b", "ä", "a/b", "9", long, long + "x",
+	for _, s := range []string{"", "a", "-a", "_a", ".a", "a.b", "a_b-c", "a b", "ä", "a/b", "9",
+		long, long + "x",
 		"a\n",
-		"My Provider", "@scope/name", "-", "- _a", "ä ä", "", "  a--", long + " -", "-" + long, long[:62] + " / b",
+		"My Provider", "@scope/name", "-", "- _a", "ä ä", "", "  a--", long + " -", "-" + long,
+		long[:62] + " / b",
 		long[:62] + " /-b"} {
 		if name.MatchString(s) != protocol.ValidName(s) {
 			t.Errorf("%q: as a name, want %v", s, protocol.ValidName(s))
@@ -363,23 +371,28 @@ func TestNames(t *testing.T) {
 func TestDocumentDiffers(t *testing.T) {
 	tests := map[string]struct{ old, new, want string }{
 		"no message": {"### `goodbye`", "### `farewell`", "does not describe goodbye"},
-		"no field": {"| `reason` | optional string | for people |", "| `because` | optional string | for people |",
+		"no field": {"| `reason` | optional string | for people |",
+			"| `because` | optional string | for people |",
 			"does not describe goodbye.reason"},
 		"more fields": {"| `reason` | optional string | for people |",
 			"| `reason` | optional string | for people |\n| `why` | string | x |",
 			"fields of goodbye that it does not have: [why]"},
 		"another type": {"| `code` | string | six digits |", "| `code` | integer | six digits |",
 			`auth.confirm.code is "integer", but must be "string"`},
-		"required": {"| `code` | string | six digits |", "| `code` | optional string | six digits |",
+		"required": {"| `code` | string | six digits |",
+			"| `code` | optional string | six digits |",
 			`but must be "string"`},
-		"optional": {"| `reason` | optional string | for people |", "| `reason` | string | for people |",
+		"optional": {"| `reason` | optional string | for people |",
+			"| `reason` | string | for people |",
 			`goodbye.reason is "string", but must be "optional string"`},
-		"twice": {"| `code` | string | six digits |", "| `code` | string | x |\n| `code` | string | y |",
+		"twice": {"| `code` | string | six digits |",
+			"| `code` | string | x |\n| `code` | string | y |",
 			"auth.confirm.code is described twice"},
 		"too much": {"## Trust\n",
 			"## Weather\n\n| Field | Type | Meaning |\n|---|---|---|\n| `sky` | string | x |\n\n## Trust\n",
 			"describes Weather, which is no message"},
-		"cells":        {"| `code` | string | six digits |", "| `code` | six digits |", "three cells"},
+		"cells": {"| `code` | string | six digits |", "| `code` | six digits |",
+			"three cells"},
 		"two sections": {"### `goodbye`", "### `hello`", "hello is described twice"},
 	}
 	for name, tt := range tests {

@@ -1,6 +1,7 @@
-// Package recordsql answers queries in SQL about the records of a gateway. It copies their lines into a database of
-// SQLite, the cache, which lies beside them and can be removed at any time: the lines are the truth. Only tapctl has
-// it, so that no gateway links a database (docs/adr/0025-records.md).
+// Package recordsql answers queries in SQL about the records of a gateway. It copies their lines
+// into a database of SQLite, the cache, which lies beside them and can be removed at any time: the
+// lines are the truth. Only tapctl has it, so that no gateway links a database
+// (docs/adr/0025-records.md).
 package recordsql
 
 import (
@@ -24,7 +25,8 @@ const (
 	lockName  = cacheFile + ".lock"
 )
 
-// busyTimeout bounds the wait for another process that opens or closes the cache: the lock is for changes only.
+// busyTimeout bounds the wait for another process that opens or closes the cache: the lock is for
+// changes only.
 const busyTimeout = 10 * time.Second
 
 // Options say which records to ask. Progress, unless nil, is called while new records are read,
@@ -36,7 +38,8 @@ type Options struct {
 	Note     func(line string)
 }
 
-// Cache is a database with the records of a directory. Make one with [Open], and close it. It is for one goroutine.
+// Cache is a database with the records of a directory. Make one with [Open], and close it. It is
+// for one goroutine.
 type Cache struct {
 	o    Options
 	conn *sqlite3.Conn
@@ -44,9 +47,10 @@ type Cache struct {
 	Unreadable int
 }
 
-// Open brings the cache up to date with the records, and returns it for queries. It waits while another process does
-// the same. A damaged cache, or one of another version, is made again. If the directory can't be written, the database
-// is a temporary one. The error is that of reading the records or of writing the database, or that of ctx.
+// Open brings the cache up to date with the records, and returns it for queries. It waits while
+// another process does the same. A damaged cache, or one of another version, is made again. If the
+// directory can't be written, the database is a temporary one. The error is that of reading the
+// records or of writing the database, or that of ctx.
 func Open(ctx context.Context, o Options) (*Cache, error) {
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
@@ -72,7 +76,8 @@ func Open(ctx context.Context, o Options) (*Cache, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	o.Note(fmt.Sprintf("the database of the records can't be kept, so all of them are read: %v", err))
+	o.Note(fmt.Sprintf("the database of the records can't be kept, so all of them are read: %v",
+		err))
 	return open(ctx, o, "")
 }
 
@@ -140,10 +145,12 @@ func (c *Cache) renew(ctx context.Context) error {
 	return err
 }
 
-// open opens a database, "" for a temporary one, brings it up to date and closes it to all but queries.
+// open opens a database, "" for a temporary one, brings it up to date and closes it to all but
+// queries.
 func open(ctx context.Context, o Options, path string) (_ *Cache, err error) {
 	if path != "" {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // SQLite gives its files this mode
+		// SQLite gives its files this mode.
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec
 		if err != nil {
 			return nil, fmt.Errorf("opening the database of the records: %w", err)
 		}

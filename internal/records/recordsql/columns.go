@@ -12,7 +12,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// column is a column of the table records: a field of [adminapi.Record], under the name that it has in JSON.
+// column is a column of the table records: a field of [adminapi.Record], under the name that it has
+// in JSON.
 type column struct {
 	name, typ string
 	field     int
@@ -84,7 +85,8 @@ var views = []struct{ name, kind, columns string }{
 	{"sessions", adminapi.RecordSession, "ts session state label host cwd reason"},
 	{"turns", adminapi.RecordTurn, "ts session trace id by outcome reason durationMs"},
 	{"calls", adminapi.RecordCall,
-		"ts session provider trace gateway id tool outcome code reason durationMs command exitCode"},
+		"ts session provider trace gateway id tool outcome code reason durationMs command " +
+			"exitCode"},
 	{"gates", adminapi.RecordGate, "ts session provider trace tool by outcome reason durationMs"},
 	{"pushes", adminapi.RecordPush,
 		"ts session provider trace gateway id stream seq level fate reason event prompt metadata"},
@@ -100,17 +102,21 @@ var schema = sync.OnceValue(makeSchema)
 
 func makeSchema() string {
 	var b strings.Builder
-	b.WriteString("CREATE TABLE files (number INTEGER PRIMARY KEY, size INTEGER, unreadable INTEGER, head BLOB);\n")
+	b.WriteString(
+		"CREATE TABLE files (number INTEGER PRIMARY KEY, size INTEGER, unreadable INTEGER, " +
+			"head BLOB);\n")
 	separator := "CREATE TABLE records ("
 	for _, c := range columns() {
 		fmt.Fprintf(&b, "%s%q %s", separator, c.name, c.typ)
 		separator = ", "
 	}
 	b.WriteString(");\n")
-	// Without statistics, SQLite takes the index with most columns that are given: so by_session has the kind.
-	b.WriteString("CREATE INDEX by_ts ON records (ts); CREATE INDEX by_kind ON records (kind, ts);\n" +
-		"CREATE INDEX by_session ON records (session, kind, ts) WHERE session IS NOT NULL;\n" +
-		"CREATE INDEX by_trace ON records (trace) WHERE trace IS NOT NULL;\n")
+	// Without statistics, SQLite takes the index with most columns that are given: so by_session
+	// has the kind.
+	b.WriteString(
+		"CREATE INDEX by_ts ON records (ts); CREATE INDEX by_kind ON records (kind, ts);\n" +
+			"CREATE INDEX by_session ON records (session, kind, ts) WHERE session IS NOT NULL;\n" +
+			"CREATE INDEX by_trace ON records (trace) WHERE trace IS NOT NULL;\n")
 	for _, v := range views {
 		names := strings.Fields(v.columns)
 		for i, n := range names {

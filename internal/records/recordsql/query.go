@@ -18,7 +18,8 @@ const (
 	maxRowsBytes = 128 << 20
 )
 
-// Answer has the rows of a query. A value is nil, int64, float64 or string; other bytes are a string too.
+// Answer has the rows of a query. A value is nil, int64, float64 or string; other bytes are a
+// string too.
 type Answer struct {
 	Columns []string
 	Rows    [][]any
@@ -35,11 +36,13 @@ func (c *Cache) restrict() error {
 }
 
 // readPragmas tell of tables, and change nothing.
-var readPragmas = map[string]bool{"table_info": true, "table_xinfo": true, "table_list": true, "index_list": true,
-	"index_info": true}
+var readPragmas = map[string]bool{"table_info": true, "table_xinfo": true, "table_list": true,
+	"index_list": true, "index_info": true}
 
 // authorize allows a query to read and to compute, and nothing else.
-func authorize(action sqlite3.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite3.AuthorizerReturnCode {
+func authorize(
+	action sqlite3.AuthorizerActionCode, arg1, arg2, _, _ string,
+) sqlite3.AuthorizerReturnCode {
 	switch action {
 	case sqlite3.AUTH_SELECT, sqlite3.AUTH_READ, sqlite3.AUTH_RECURSIVE:
 		return sqlite3.AUTH_OK
@@ -58,9 +61,9 @@ func authorize(action sqlite3.AuthorizerActionCode, arg1, arg2, _, _ string) sql
 // ErrQuery is wrapped by the errors of queries that are wrong, or want more than reading.
 var ErrQuery = errors.New("the query is wrong")
 
-// Query answers a query of at most maxRows rows; more are an error, as are more than 128 MiB. When ctx ends, the query
-// ends with its error. Of several queries the last one is answered. A query that is wrong, or that would change
-// something, fails with [ErrQuery].
+// Query answers a query of at most maxRows rows; more are an error, as are more than 128 MiB. When
+// ctx ends, the query ends with its error. Of several queries the last one is answered. A query
+// that is wrong, or that would change something, fails with [ErrQuery].
 func (c *Cache) Query(ctx context.Context, query string, maxRows int) (Answer, error) {
 	a, err := c.ask(ctx, query, maxRows)
 	if err == nil || !isCorrupt(err) {
@@ -105,7 +108,8 @@ func (c *Cache) ask(ctx context.Context, query string, maxRows int) (a Answer, e
 			}
 		}
 		if bytes += 16 * len(row); bytes > maxRowsBytes {
-			return a, fmt.Errorf("%w: its rows have more than %d MiB; give it a LIMIT", ErrQuery, maxRowsBytes>>20)
+			return a, fmt.Errorf("%w: its rows have more than %d MiB; give it a LIMIT", ErrQuery,
+				maxRowsBytes>>20)
 		}
 		a.Rows = append(a.Rows, row)
 	}

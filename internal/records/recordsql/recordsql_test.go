@@ -18,7 +18,8 @@ import (
 
 var at = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-// write appends records to those of a directory, as a gateway does, in files of about fileSize bytes.
+// write appends records to those of a directory, as a gateway does, in files of about fileSize
+// bytes.
 func write(t *testing.T, dir string, fileSize int, list ...adminapi.Record) {
 	t.Helper()
 	l := records.New(records.Options{Dir: dir, MaxBytes: int64(10 * fileSize)})
@@ -34,8 +35,9 @@ func write(t *testing.T, dir string, fileSize int, list ...adminapi.Record) {
 
 func calls(from, to int) (list []adminapi.Record) {
 	for i := from; i < to; i++ {
-		list = append(list, adminapi.Record{Kind: adminapi.RecordCall, Session: fmt.Sprint("s", i%2), ID: fmt.Sprint(i),
-			Tool: "bash", Command: "make", ExitCode: new(i % 3), Outcome: adminapi.OutcomeOK})
+		list = append(list, adminapi.Record{Kind: adminapi.RecordCall,
+			Session: fmt.Sprint("s", i%2), ID: fmt.Sprint(i), Tool: "bash", Command: "make",
+			ExitCode: new(i % 3), Outcome: adminapi.OutcomeOK})
 	}
 	return list
 }
@@ -83,10 +85,14 @@ func compare(t *testing.T, what, got, want string) {
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	o := Options{Dir: t.TempDir()}
-	write(t, o.Dir, 1<<20, adminapi.Record{Kind: adminapi.RecordPush, Session: "s", Provider: "ci", Stream: "b", Seq: 7,
-		Level: "keep", Fate: "stored", Event: "it's\x00\n", Metadata: []byte(`{"n":1}`), DurationMs: 1.5},
+	write(t, o.Dir, 1<<20, adminapi.Record{Kind: adminapi.RecordPush, Session: "s", Provider: "ci",
+		Stream: "b", Seq: 7,
+		Level: "keep", Fate: "stored", Event: "it's\x00\n", Metadata: []byte(`{"n":1}`),
+		DurationMs: 1.5},
 		adminapi.Record{Kind: adminapi.RecordCall, Tool: "bash", ExitCode: new(0)})
-	compare(t, "a push", answer(t, o, "SELECT ts, provider, seq, event, metadata ->> 'n', reason IS NULL FROM pushes"),
+	compare(t, "a push",
+		answer(t, o,
+			"SELECT ts, provider, seq, event, metadata ->> 'n', reason IS NULL FROM pushes"),
 		"2026-01-02T15:04:05.000000Z ci 7 it's\x00\n 1 1")
 	compare(
 		t,
@@ -95,13 +101,16 @@ func TestColumns(t *testing.T) {
 		"real 1.5",
 	)
 	compare(t, "an exit code of 0", answer(t, o, "SELECT exitCode FROM calls"), "0")
-	compare(t, "times of SQLite", answer(t, o, "SELECT count(*) FROM records WHERE ts < strftime('%FT%T', 'now', '-1 hour')"), "2")
+	compare(t, "times of SQLite",
+		answer(t, o, "SELECT count(*) FROM records WHERE ts < strftime('%FT%T', 'now', '-1 hour')"),
+		"2")
 	for _, v := range views {
 		answer(t, o, "SELECT * FROM "+v.name)
 	}
 }
 
-// TestUpdate: new lines are read once, files that are gone are forgotten, and one that was replaced is read again.
+// TestUpdate: new lines are read once, files that are gone are forgotten, and one that was replaced
+// is read again.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	o := Options{Dir: t.TempDir()}
@@ -130,7 +139,8 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("after a file went: %q, want the first ones gone and the last ones there", got)
 	}
 	other := t.TempDir()
-	write(t, other, 1<<20, adminapi.Record{Kind: "call", Session: "s1", ID: strings.Repeat("x", 900)})
+	write(t, other, 1<<20, adminapi.Record{Kind: "call", Session: "s1",
+		ID: strings.Repeat("x", 900)})
 	data, err := os.ReadFile(filepath.Join(other, "00000001.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +157,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere cuts a file all over its last kilobyte: whole lines are there once, also after the rest came.
+// TestCutAnywhere cuts a file all over its last kilobyte: whole lines are there once, also after
+// the rest came.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -180,7 +191,8 @@ func TestCutAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			a, err := c.Query(t.Context(), count, 1)
-			if want := []any{int64(part.want), int64(part.want)}; err != nil || !slices.Equal(a.Rows[0], want) {
+			if want := []any{int64(part.want), int64(part.want)}; err != nil ||
+				!slices.Equal(a.Rows[0], want) {
 				t.Errorf("at byte %d, %s: %v, %v, want %v", cut, part.what, a.Rows, err, want)
 			}
 			if c.Unreadable != 0 {
@@ -202,8 +214,10 @@ func TestNoRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := []string{`{"ts":"2026-01-02T15:0`, "", "[]", `{"ts":"2026-01-02T15:04:05Z"}`, `{"kind":"call"}`, "\x00",
-		`{"ts":"2026-01-02T15:04:05Z","kind":"call","id":"` + strings.Repeat("x", records.MaxLine) + `"}`,
+	lines := []string{`{"ts":"2026-01-02T15:0`, "", "[]", `{"ts":"2026-01-02T15:04:05Z"}`,
+		`{"kind":"call"}`, "\x00",
+		`{"ts":"2026-01-02T15:04:05Z","kind":"call","id":"` + strings.Repeat("x", records.MaxLine) +
+			`"}`,
 		`{"ts":"2026-01-02T15:04:05Z","kind":"call","id":"last"}`}
 	if _, err := f.WriteString(strings.Join(lines, "\n") + "\n"); err != nil {
 		t.Fatal(err)
@@ -229,10 +243,12 @@ func TestDamaged(t *testing.T) {
 	o := Options{Dir: dir}
 	path := filepath.Join(dir, cacheFile)
 	for name, damage := range map[string]func(data []byte) []byte{
-		"no database": func([]byte) []byte { return []byte("nothing of a database, and longer than its head\n") },
-		"empty":       func([]byte) []byte { return nil },
-		"version":     func(data []byte) []byte { data[63]++; return data },
-		"cut":         func(data []byte) []byte { return data[:len(data)/2] },
+		"no database": func([]byte) []byte {
+			return []byte("nothing of a database, and longer than its head\n")
+		},
+		"empty":   func([]byte) []byte { return nil },
+		"version": func(data []byte) []byte { data[63]++; return data },
+		"cut":     func(data []byte) []byte { return data[:len(data)/2] },
 		"inside": func(data []byte) []byte {
 			for i := 4096; i < len(data); i++ {
 				data[i] ^= 0x55
@@ -248,12 +264,14 @@ func TestDamaged(t *testing.T) {
 		if err := os.WriteFile(path, damage(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		compare(t, name, answer(t, o, "SELECT count(*), sum(length(command)) FROM records WHERE ts > ''"), "500 2000")
+		compare(t, name,
+			answer(t, o, "SELECT count(*), sum(length(command)) FROM records WHERE ts > ''"),
+			"500 2000")
 	}
 }
 
-// TestConcurrent: many who ask at once, and who open the database while others close it, read each record once and all
-// use the same database.
+// TestConcurrent: many who ask at once, and who open the database while others close it, read each
+// record once and all use the same database.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -277,7 +295,8 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNotKept: where nothing can be written, all records are read, with a word, and nothing is left behind.
+// TestNotKept: where nothing can be written, all records are read, with a word, and nothing is left
+// behind.
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -304,13 +323,17 @@ func TestReadOnly(t *testing.T) {
 	c := openCache(t, Options{Dir: dir})
 	outside := filepath.Join(dir, "outside.db")
 	for _, query := range []string{
-		"DELETE FROM records", "DROP TABLE records", "INSERT INTO files VALUES (1,1,1,1)", "CREATE TABLE x(a)",
-		"CREATE TEMP TABLE x(a)", "UPDATE records SET id = 'x'", "ATTACH '" + outside + "' AS x", "VACUUM",
-		"VACUUM INTO '" + outside + "'", "PRAGMA query_only = OFF", "PRAGMA journal_mode = DELETE",
-		"PRAGMA user_version = 1", "PRAGMA writable_schema = ON", "SELECT 1; DELETE FROM records", "BEGIN", "REINDEX",
-		"SELECT load_extension('x')", "PRAGMA temp_store_directory = '/'", "EXPLAIN DELETE FROM records",
-		"CREATE VIRTUAL TABLE x USING fts5(a)", "", "-- nothing", "SELEC", "SELECT * FROM nothing",
-		"SELECT zeroblob(17000000)", "SELECT * FROM records LIMIT 3, 'x'",
+		"DELETE FROM records", "DROP TABLE records", "INSERT INTO files VALUES (1,1,1,1)",
+		"CREATE TABLE x(a)",
+		"CREATE TEMP TABLE x(a)", "UPDATE records SET id = 'x'", "ATTACH '" + outside + "' AS x",
+		"VACUUM", "VACUUM INTO '" + outside + "'", "PRAGMA query_only = OFF",
+		"PRAGMA journal_mode = DELETE",
+		"PRAGMA user_version = 1", "PRAGMA writable_schema = ON", "SELECT 1; DELETE FROM records",
+		"BEGIN", "REINDEX",
+		"SELECT load_extension('x')", "PRAGMA temp_store_directory = '/'",
+		"EXPLAIN DELETE FROM records", "CREATE VIRTUAL TABLE x USING fts5(a)", "", "-- nothing",
+		"SELEC", "SELECT * FROM nothing", "SELECT zeroblob(17000000)",
+		"SELECT * FROM records LIMIT 3, 'x'",
 	} {
 		if a, err := c.Query(t.Context(), query, 10); !errors.Is(err, ErrQuery) {
 			t.Errorf("%s: got %v, %v, want ErrQuery", query, a.Rows, err)
@@ -320,8 +343,8 @@ func TestReadOnly(t *testing.T) {
 	if err != nil || len(a.Rows) != len(columns()) {
 		t.Errorf("the columns: %v, %v, want %d", a.Rows, err, len(columns()))
 	}
-	if a, err = c.Query(t.Context(), "SELECT * FROM records", 100); err != nil || len(a.Columns) != len(columns()) ||
-		a.Columns[0] != columns()[0].name {
+	if a, err = c.Query(t.Context(), "SELECT * FROM records", 100); err != nil ||
+		len(a.Columns) != len(columns()) || a.Columns[0] != columns()[0].name {
 		t.Errorf("all columns: %v, %v, want those that docs/records.md lists", a.Columns, err)
 	}
 	if _, err := c.Query(t.Context(), "SELECT * FROM records", 2); !errors.Is(err, ErrQuery) {
@@ -330,7 +353,8 @@ func TestReadOnly(t *testing.T) {
 	if _, err := os.Stat(outside); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the other file: %v, want none", err)
 	}
-	if a, err := c.Query(t.Context(), "SELECT count(*) FROM records", 1); err != nil || a.Rows[0][0] != int64(3) {
+	if a, err := c.Query(t.Context(), "SELECT count(*) FROM records", 1); err != nil ||
+		a.Rows[0][0] != int64(3) {
 		t.Errorf("after all: %v, %v, want 3 records", a.Rows, err)
 	}
 }
@@ -347,7 +371,8 @@ func TestInterrupted(t *testing.T) {
 	if _, err := c.Query(ctx, endless, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a query without an end: %v, want %v", err, context.DeadlineExceeded)
 	}
-	if a, err := c.Query(t.Context(), "SELECT count(*) FROM calls", 1); err != nil || a.Rows[0][0] != int64(3) {
+	if a, err := c.Query(t.Context(), "SELECT count(*) FROM calls", 1); err != nil ||
+		a.Rows[0][0] != int64(3) {
 		t.Errorf("after it: %v, %v, want 3 calls", a.Rows, err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
@@ -370,7 +395,8 @@ func TestDocument(t *testing.T) {
 	}
 	lines := []string{"| `records` | " + strings.Join(names, ", ") + " |"}
 	for _, v := range views {
-		lines = append(lines, "| `"+v.name+"` | "+strings.Join(strings.Fields(v.columns), ", ")+" |")
+		lines = append(lines, "| `"+v.name+"` | "+strings.Join(strings.Fields(v.columns),
+			", ")+" |")
 	}
 	for _, line := range lines {
 		if !strings.Contains(string(data), line) {

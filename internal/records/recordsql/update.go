@@ -51,7 +51,8 @@ func (c *Cache) update(ctx context.Context) error {
 		}
 	}
 	for _, s := range list {
-		if err := c.read(ctx, s, have[s.Number], func(n int64) { c.o.Progress(done+n, total) }, &done); err != nil {
+		if err := c.read(ctx, s, have[s.Number], func(n int64) { c.o.Progress(done+n, total) },
+			&done); err != nil {
 			return err
 		}
 		delete(have, s.Number)
@@ -85,7 +86,9 @@ func (c *Cache) forget(number int) error {
 }
 
 // read reads the new lines of a file, in one transaction, and adds its bytes to done.
-func (c *Cache) read(ctx context.Context, s records.Segment, k known, progress func(int64), done *int64) (err error) {
+func (c *Cache) read(
+	ctx context.Context, s records.Segment, k known, progress func(int64), done *int64,
+) (err error) {
 	f, err := os.Open(s.Path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // its time has come

@@ -27,8 +27,9 @@ const (
 	reasoner     = "reasoner"
 )
 
-// Cloud is a running stand-in. The embedded server has the requests of its model and the script that answers them. Its
-// methods may be called from any goroutine; settings take effect at the next request.
+// Cloud is a running stand-in. The embedded server has the requests of its model and the script
+// that answers them. Its methods may be called from any goroutine; settings take effect at the next
+// request.
 type Cloud struct {
 	*scriptmodel.Server
 	Base  string // URL of every endpoint
@@ -46,8 +47,9 @@ type Cloud struct {
 	tunnels    []Tunnel
 }
 
-// Start starts a stand-in on free ports of loopback, with the models scripted, gpt-4.1 (the default) and reasoner, for
-// which reply answers. No user is refused, and a sign-in waits. Call [Cloud.Close] to stop it.
+// Start starts a stand-in on free ports of loopback, with the models scripted, gpt-4.1 (the
+// default) and reasoner, for which reply answers. No user is refused, and a sign-in waits. Call
+// [Cloud.Close] to stop it.
 func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	model, err := scriptmodel.Start("127.0.0.1:0", reply)
 	if err != nil {
@@ -84,8 +86,8 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	return c, nil
 }
 
-// Close stops the stand-in with its model and its proxy, and breaks off the connections under way. It returns when the
-// model's handlers have ended.
+// Close stops the stand-in with its model and its proxy, and breaks off the connections under way.
+// It returns when the model's handlers have ended.
 func (c *Cloud) Close() {
 	for _, s := range []*httptest.Server{c.proxy, c.tls, c.plain} {
 		s.CloseClientConnections()
@@ -94,8 +96,8 @@ func (c *Cloud) Close() {
 	c.Server.Close()
 }
 
-// Env returns the environment variables with which the language server is signed in as [User] and uses the stand-in in
-// place of GitHub. The caller may change the map.
+// Env returns the environment variables with which the language server is signed in as [User] and
+// uses the stand-in in place of GitHub. The caller may change the map.
 func (c *Cloud) Env() map[string]string {
 	return map[string]string{
 		"GH_COPILOT_TOKEN":      "gho_not_a_real_token",
@@ -112,8 +114,8 @@ func (c *Cloud) SetFlags(flags string) { c.set(func() { c.flags = flags }) }
 // SetCompletion sets the text of all inline completions from now on. At the start it is "".
 func (c *Cloud) SetCompletion(text string) { c.set(func() { c.completion = text }) }
 
-// Refuse makes the endpoint of session tokens answer with an HTTP status, such as 401 or 403, so that the language
-// server gets no token. 0 makes it work again.
+// Refuse makes the endpoint of session tokens answer with an HTTP status, such as 401 or 403, so
+// that the language server gets no token. 0 makes it work again.
 func (c *Cloud) Refuse(status int) { c.set(func() { c.refuse = status }) }
 
 func (c *Cloud) set(change func()) {
@@ -136,12 +138,14 @@ func (c *Cloud) serveToken(w http.ResponseWriter, _ *http.Request) {
 		"expires_at":   time.Now().Add(time.Hour).Unix(),
 		"refresh_in":   1500,
 		"chat_enabled": true,
-		"endpoints":    object{"api": base, "proxy": base, "telemetry": base, "origin-tracker": base},
+		"endpoints": object{"api": base, "proxy": base, "telemetry": base,
+			"origin-tracker": base},
 	})
 }
 
 func (c *Cloud) serveUser(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, object{"login": User, "id": 1, "copilot_plan": "individual", "chat_enabled": true})
+	writeJSON(w, http.StatusOK, object{"login": User, "id": 1, "copilot_plan": "individual",
+		"chat_enabled": true})
 }
 
 func serveModels(w http.ResponseWriter, _ *http.Request) {
@@ -155,12 +159,15 @@ func serveModels(w http.ResponseWriter, _ *http.Request) {
 		}
 		list = append(list, object{
 			"id": id, "name": "Test " + id, "vendor": "Test", "version": id, "object": "model",
-			"model_picker_enabled": true, "is_chat_default": isDefault, "is_chat_fallback": isDefault,
+			"model_picker_enabled": true, "is_chat_default": isDefault,
+			"is_chat_fallback": isDefault,
 			"capabilities": object{
-				"type": "chat", "family": id, "object": "model_capabilities", "tokenizer": "o200k_base",
-				"supports": supports,
+				"type": "chat", "family": id, "object": "model_capabilities",
+				"tokenizer": "o200k_base",
+				"supports":  supports,
 				"limits": object{
-					"max_prompt_tokens": 64000, "max_output_tokens": 4096, "max_context_window_tokens": 128000,
+					"max_prompt_tokens": 64000, "max_output_tokens": 4096,
+					"max_context_window_tokens": 128000,
 				},
 			},
 		})
@@ -196,8 +203,8 @@ func unwrap(text string) string {
 	return strings.TrimSpace(text[i+len(begin) : j])
 }
 
-// Calls is [scriptmodel.Calls] for requests of the language server: it first removes the context that the server puts
-// around the user's messages.
+// Calls is [scriptmodel.Calls] for requests of the language server: it first removes the context
+// that the server puts around the user's messages.
 func Calls(r *scriptmodel.Request) scriptmodel.Reply {
 	plain := &scriptmodel.Request{Tools: r.Tools}
 	for _, m := range r.Messages {

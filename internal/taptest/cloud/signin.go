@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// UserCode is the code that a person would type in, and deviceToken the token that the sign-in results in.
+// UserCode is the code that a person would type in, and deviceToken the token that the sign-in
+// results in.
 const (
 	UserCode    = "ABCD-1234"
 	deviceToken = "gho_from_the_device_flow"
@@ -23,21 +24,22 @@ type device struct {
 	denied   bool
 }
 
-// Approve lets the sign-in by device code succeed from now on, as if a person had typed in [UserCode]. The client
-// notices at its next poll.
+// Approve lets the sign-in by device code succeed from now on, as if a person had typed in
+// [UserCode]. The client notices at its next poll.
 func (c *Cloud) Approve() { c.set(func() { c.device = device{approved: true} }) }
 
-// Pend makes the sign-in by device code wait for a person again, as at the start. It undoes [Cloud.Approve] and
-// [Cloud.Deny].
+// Pend makes the sign-in by device code wait for a person again, as at the start. It undoes
+// [Cloud.Approve] and [Cloud.Deny].
 func (c *Cloud) Pend() { c.set(func() { c.device = device{} }) }
 
-// Deny makes the sign-in by device code fail from now on with access_denied, as if the person had refused it.
+// Deny makes the sign-in by device code fail from now on with access_denied, as if the person had
+// refused it.
 func (c *Cloud) Deny() { c.set(func() { c.device = device{denied: true} }) }
 
 func (c *Cloud) serveDeviceCode(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, object{
-		"device_code": "device", "user_code": UserCode, "verification_uri": "https://github.com/login/device",
-		"expires_in": 900, "interval": 0.05,
+		"device_code": "device", "user_code": UserCode,
+		"verification_uri": "https://github.com/login/device", "expires_in": 900, "interval": 0.05,
 	})
 }
 
@@ -48,26 +50,29 @@ func (c *Cloud) serveAccessToken(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case d.approved:
 		writeJSON(
-			w, http.StatusOK, object{"access_token": deviceToken, "token_type": "bearer", "scope": "repo,workflow"},
+			w, http.StatusOK, object{"access_token": deviceToken, "token_type": "bearer",
+				"scope": "repo,workflow"},
 		)
 	case d.denied:
 		writeJSON(
 			w, http.StatusOK,
-			object{"error": "access_denied", "error_description": "The authorization request was denied."},
+			object{"error": "access_denied",
+				"error_description": "The authorization request was denied."},
 		)
 	default:
 		writeJSON(w, http.StatusOK, object{"error": "authorization_pending"})
 	}
 }
 
-// Tunnel is a connection that a client made through the proxy, with the method CONNECT. Tests check by it that a
-// program uses its proxy settings.
+// Tunnel is a connection that a client made through the proxy, with the method CONNECT. Tests check
+// by it that a program uses its proxy settings.
 type Tunnel struct {
 	Host string // host:port that it was for
 	Auth string // user:pass; may be ""
 }
 
-// Tunnels returns a copy of the list of connections through the proxy since the start, oldest first.
+// Tunnels returns a copy of the list of connections through the proxy since the start, oldest
+// first.
 func (c *Cloud) Tunnels() []Tunnel {
 	c.mu.Lock()
 	defer c.mu.Unlock()

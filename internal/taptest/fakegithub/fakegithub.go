@@ -1,5 +1,6 @@
-// Package fakegithub is a part of GitHub's REST API (version 2022-11-28) as its documentation describes it: checks,
-// statuses, logs of jobs, pull requests, their reviews, and issues. It is for tests.
+// Package fakegithub is a part of GitHub's REST API (version 2022-11-28) as its documentation
+// describes it: checks, statuses, logs of jobs, pull requests, their reviews, and issues. It is for
+// tests.
 package fakegithub
 
 import (
@@ -64,9 +65,10 @@ type Refusal struct {
 func New(t testing.TB, token string) *Server {
 	t.Helper()
 	s := &Server{
-		t: t, token: token, Checks: map[string][]Object{}, Statuses: map[string][]Object{}, Logs: map[string]string{},
-		Annotations: map[string][]Object{}, Pulls: map[string]Object{}, Talk: map[int][]Object{}, PageSize: 100,
-		Commit:    strings.Repeat("ab", 20),
+		t: t, token: token, Checks: map[string][]Object{}, Statuses: map[string][]Object{},
+		Logs:        map[string]string{},
+		Annotations: map[string][]Object{}, Pulls: map[string]Object{}, Talk: map[int][]Object{},
+		PageSize: 100, Commit: strings.Repeat("ab", 20),
 		Remaining: 5000,
 	}
 	s.api = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -202,13 +204,16 @@ func (s *Server) answer(r *http.Request, body string) answer {
 		return answer{status: f.Status, body: f.Body, header: f.Header}
 	}
 	switch {
-	case r.Header.Get("User-Agent") == "" || strings.HasPrefix(r.Header.Get("User-Agent"), "Go-http"):
+	case r.Header.Get("User-Agent") == "" ||
+		strings.HasPrefix(r.Header.Get("User-Agent"), "Go-http"):
 		return refused(http.StatusForbidden, "Request forbidden by administrative rules.")
 	case r.Header.Get("Authorization") != "Bearer "+s.token:
 		return refused(http.StatusUnauthorized, "Bad credentials")
 	case r.Header.Get("X-GitHub-Api-Version") != "2022-11-28",
 		r.Header.Get("Accept") != "application/vnd.github+json":
-		s.t.Errorf("%s came with version %q and Accept %q, want 2022-11-28 and application/vnd.github+json", r.URL,
+		s.t.Errorf(
+			"%s came with version %q and Accept %q, want 2022-11-28 and "+
+				"application/vnd.github+json", r.URL,
 			r.Header.Get("X-GitHub-Api-Version"), r.Header.Get("Accept"))
 	case s.Remaining == 0:
 		return refused(http.StatusForbidden, "API rate limit exceeded for user ID 1.")
@@ -270,7 +275,8 @@ func (s *Server) commit(branch, what string) answer {
 // serveLog is the server that the API sends to for logs. It must not get the token.
 func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
-		s.t.Errorf("the log's server got the header Authorization %q, want none", r.Header.Get("Authorization"))
+		s.t.Errorf("the log's server got the header Authorization %q, want none",
+			r.Header.Get("Authorization"))
 	}
 	s.Lock()
 	defer s.Unlock()

@@ -15,8 +15,9 @@ func Issue(number int, title, body string, labels ...string) Object {
 	for _, l := range labels {
 		list = append(list, Object{"name": l})
 	}
-	return Object{"number": number, "title": title, "body": body, "state": "open", "state_reason": nil, "labels": list,
-		"user": Object{"login": "ann"}, "assignees": []any{}, "comments": 0, "updated_at": now(),
+	return Object{"number": number, "title": title, "body": body, "state": "open",
+		"state_reason": nil, "labels": list, "user": Object{"login": "ann"}, "assignees": []any{},
+		"comments": 0, "updated_at": now(),
 		"html_url": "https://github.com/owner/repo/issues/" + strconv.Itoa(number)}
 }
 
@@ -114,7 +115,8 @@ func matches(r *http.Request, issue Object) bool {
 		}
 	}
 	who := q.Get("assignee")
-	return who == "" || who == "*" || slices.ContainsFunc(issue["assignees"].([]any), func(a any) bool {
-		return a.(Object)["login"] == who
-	})
+	return who == "" || who == "*" ||
+		slices.ContainsFunc(issue["assignees"].([]any), func(a any) bool {
+			return a.(Object)["login"] == who
+		})
 }

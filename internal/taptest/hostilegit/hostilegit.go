@@ -1,5 +1,5 @@
-// Package hostilegit makes working trees as an archive may bring them: each has a .git that would lead a careless git
-// to files of the user outside of it, or to a program.
+// Package hostilegit makes working trees as an archive may bring them: each has a .git that would
+// lead a careless git to files of the user outside of it, or to a program.
 package hostilegit
 
 import (
@@ -18,8 +18,9 @@ import (
 
 // Texts that no program may show or do for a hostile tree.
 const (
-	Needle  = "needle-of-the-user" // in a file and in a commit outside, and in the name of a file and a branch there
-	guessed = "a-guessed-line"     // in a file outside, and the name of a file in each tree
+	// in a file and in a commit outside, and in the name of a file and a branch there
+	Needle  = "needle-of-the-user"
+	guessed = "a-guessed-line" // in a file outside, and the name of a file in each tree
 )
 
 // Tree is a hostile working tree.
@@ -27,15 +28,16 @@ type Tree struct {
 	Name string
 	Dir  string
 	Ran  string // a file that exists if the tree's program ran
-	// Guessed is the name of a new file of the tree that must be shown if the tree is read at all: to leave it out
-	// would tell that a file outside has a line with this text.
+	// Guessed is the name of a new file of the tree that must be shown if the tree is read at all:
+	// to leave it out would tell that a file outside has a line with this text.
 	Guessed string
 }
 
 // maker makes trees in a test.
 type maker struct {
-	t       *testing.T
-	outside string // a directory with secret.txt, and "private", a repository with a commit that has the needle
+	t *testing.T
+	// a directory with secret.txt, and "private", a repository with a commit that has the needle
+	outside string
 	commit  string // of private
 	program string
 }
@@ -93,8 +95,12 @@ var attacks = []struct {
 		m.git(dir, "config", "include.path", "../inc")
 	}},
 	{"index with ..", func(m *maker, dir string) { m.index(dir, "../outside/secret.txt") }},
-	{"index with .. in the middle", func(m *maker, dir string) { m.index(dir, "a/../../outside/secret.txt") }},
-	{"index with an absolute path", func(m *maker, dir string) { m.index(dir, m.outside+"/secret.txt") }},
+	{"index with .. in the middle", func(m *maker, dir string) {
+		m.index(dir, "a/../../outside/secret.txt")
+	}},
+	{"index with an absolute path", func(m *maker, dir string) {
+		m.index(dir, m.outside+"/secret.txt")
+	}},
 	{"index behind a link", func(m *maker, dir string) {
 		m.index(dir, "link/secret.txt")
 		m.link(m.outside, filepath.Join(dir, "link"))
@@ -107,7 +113,8 @@ var attacks = []struct {
 		m.instead(dir, "gitdir: "+filepath.Join(m.outside, "private", ".git")+"\n")
 	}},
 	{".git file to another's worktree", func(m *maker, dir string) {
-		m.instead(dir, "gitdir: "+filepath.Join(m.outside, "private", ".git", "worktrees", "linked")+"\n")
+		m.instead(dir, "gitdir: "+filepath.Join(m.outside, "private", ".git", "worktrees",
+			"linked")+"\n")
 	}},
 	{".git file to an own directory that shares another repository", func(m *maker, dir string) {
 		admin := filepath.Join(dir, "x", "worktrees", "w")
@@ -122,7 +129,8 @@ var attacks = []struct {
 	}},
 	{"commondir", func(m *maker, dir string) {
 		m.write(filepath.Join(dir, ".git", "HEAD"), m.commit+"\n")
-		m.write(filepath.Join(dir, ".git", "commondir"), filepath.Join(m.outside, "private", ".git")+"\n")
+		m.write(filepath.Join(dir, ".git", "commondir"),
+			filepath.Join(m.outside, "private", ".git")+"\n")
 	}},
 	{"alternates", func(m *maker, dir string) {
 		m.write(filepath.Join(dir, ".git", "HEAD"), m.commit+"\n")
@@ -138,7 +146,8 @@ var attacks = []struct {
 		m.must(err)
 		for _, e := range entries {
 			if len(e.Name()) == 2 {
-				m.link(filepath.Join(m.objects(), e.Name()), filepath.Join(dir, ".git", "objects", e.Name()))
+				m.link(filepath.Join(m.objects(), e.Name()),
+					filepath.Join(dir, ".git", "objects", e.Name()))
 			}
 		}
 	}},
@@ -150,17 +159,21 @@ var attacks = []struct {
 	}},
 	{"HEAD as a link", func(m *maker, dir string) { m.linked(dir, "HEAD", "secret.txt") }},
 	{"config as a link", func(m *maker, dir string) { m.linked(dir, "config", "secret.txt") }},
-	{"index as a link", func(m *maker, dir string) { m.linked(dir, "index", "private/.git/index") }},
+	{"index as a link", func(m *maker, dir string) {
+		m.linked(dir, "index", "private/.git/index")
+	}},
 	{"HEAD as a link to a pipe", func(m *maker, dir string) {
 		m.remove(filepath.Join(dir, ".git", "HEAD"))
 		m.must(syscall.Mkfifo(filepath.Join(dir, ".git", "HEAD"), 0o600))
 	}},
 	{"include of a pipe", func(m *maker, dir string) {
 		m.must(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-		m.write(filepath.Join(dir, ".git", "config"), "[core]\nbare = false\n[include]\npath = ../pipe\n")
+		m.write(filepath.Join(dir, ".git", "config"),
+			"[core]\nbare = false\n[include]\npath = ../pipe\n")
 	}},
 	{"include of a secret", func(m *maker, dir string) {
-		m.write(filepath.Join(dir, ".git", "config"), "[include]\npath = "+filepath.Join(m.outside, "secret.txt")+"\n")
+		m.write(filepath.Join(dir, ".git", "config"), "[include]\npath = "+filepath.Join(m.outside,
+			"secret.txt")+"\n")
 	}},
 	{"core.excludesFile", func(m *maker, dir string) {
 		m.git(dir, "config", "core.excludesFile", filepath.Join(m.outside, "patterns"))
@@ -173,10 +186,12 @@ var attacks = []struct {
 		m.linked(dir, "info", "info")
 	}},
 	{"HEAD with ..", func(m *maker, dir string) {
-		m.write(filepath.Join(dir, ".git", "HEAD"), "ref: refs/heads/../../../../outside/secret.txt\n")
+		m.write(filepath.Join(dir, ".git", "HEAD"),
+			"ref: refs/heads/../../../../outside/secret.txt\n")
 	}},
 	{"ref with ..", func(m *maker, dir string) {
-		m.write(filepath.Join(dir, ".git", "refs", "heads", "main"), "ref: ../../outside/secret.txt\n")
+		m.write(filepath.Join(dir, ".git", "refs", "heads", "main"),
+			"ref: ../../outside/secret.txt\n")
 	}},
 	{"packs as a link", func(m *maker, dir string) {
 		m.git(filepath.Join(m.outside, "private"), "repack", "-q", "-a")
@@ -193,17 +208,21 @@ var attacks = []struct {
 	}},
 	{"submodule with another repository", func(m *maker, dir string) {
 		m.git(dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",sub")
-		m.write(filepath.Join(dir, "sub", ".git"), "gitdir: "+filepath.Join(m.outside, "private", ".git")+"\n")
+		m.write(filepath.Join(dir, "sub", ".git"), "gitdir: "+filepath.Join(m.outside, "private",
+			".git")+"\n")
 	}},
 	{"submodule as a link", func(m *maker, dir string) {
 		m.git(dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",sub")
 		m.link(filepath.Join(m.outside, "private"), filepath.Join(dir, "sub"))
 	}},
-	{"program: monitor", func(m *maker, dir string) { m.git(dir, "config", "core.fsmonitor", m.program) }},
+	{"program: monitor", func(m *maker, dir string) {
+		m.git(dir, "config", "core.fsmonitor", m.program)
+	}},
 	{"program: filter", func(m *maker, dir string) {
 		m.index(dir, "secret.txt")
 		m.write(filepath.Join(dir, ".gitattributes"), "* filter=x diff=x\n")
-		for _, key := range []string{"filter.x.clean", "filter.x.process", "diff.x.textconv", "diff.x.command",
+		for _, key := range []string{"filter.x.clean", "filter.x.process", "diff.x.textconv",
+			"diff.x.command",
 			"diff.external"} {
 			m.git(dir, "config", key, m.program)
 		}
@@ -231,7 +250,8 @@ func (m *maker) instead(dir, text string) {
 	m.write(filepath.Join(dir, ".git"), text)
 }
 
-// index writes an index that says that these paths are empty files. git itself refuses to write most of them.
+// index writes an index that says that these paths are empty files. git itself refuses to write
+// most of them.
 func (m *maker) index(dir string, paths ...string) {
 	m.t.Helper()
 	id, err := hex.DecodeString(m.git(dir, "hash-object", "-w", os.DevNull))
@@ -280,7 +300,8 @@ func (m *maker) must(err error) {
 
 func (m *maker) git(dir string, args ...string) string {
 	m.t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e@example.com"}, args...)...)
+	cmd := exec.Command("git",
+		append([]string{"-c", "user.name=n", "-c", "user.email=e@example.com"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
 	out, err := cmd.CombinedOutput()
@@ -290,8 +311,8 @@ func (m *maker) git(dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Check fails the test if a text that a program showed for the tree tells something of outside, or if a program of the
-// tree ran.
+// Check fails the test if a text that a program showed for the tree tells something of outside, or
+// if a program of the tree ran.
 func (tree Tree) Check(t *testing.T, shown string) {
 	t.Helper()
 	for _, text := range []string{Needle, "private", "kept.txt"} {

@@ -1,5 +1,5 @@
-// Package membus is a bus for gateways of one process. Its goroutines wait for nothing but its messages, so the clock
-// of a bubble goes on.
+// Package membus is a bus for gateways of one process. Its goroutines wait for nothing but its
+// messages, so the clock of a bubble goes on.
 package membus
 
 import (
@@ -72,7 +72,9 @@ func (s *subscription) take() []message {
 }
 
 // Subscribe implements cluster.Bus.
-func (b *Bus) Subscribe(subject string, handle func(data []byte, isUnread bool)) (stop func(), err error) {
+func (b *Bus) Subscribe(
+	subject string, handle func(data []byte, isUnread bool),
+) (stop func(), err error) {
 	s := &subscription{wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	b.mu.Lock()
 	b.subs[subject] = s

@@ -55,7 +55,8 @@ const erase = "\r\x1b[K"
 // New returns a status line on the terminal out. [Line.Print] prints to text, which may be the same
 // terminal. The caller ends the line with [Line.Close].
 func New(out, text io.Writer, color bool) *Line {
-	s := &Line{out: out, text: text, color: color, stop: make(chan struct{}), ended: make(chan struct{})}
+	s := &Line{out: out, text: text, color: color, stop: make(chan struct{}),
+		ended: make(chan struct{})}
 	go s.animate()
 	return s
 }
@@ -201,5 +202,6 @@ func elapsed(d time.Duration) string {
 	if d < time.Minute {
 		return strconv.Itoa(int(d/time.Second)) + " s"
 	}
-	return strconv.Itoa(int(d/time.Minute)) + " min " + strconv.Itoa(int(d%time.Minute/time.Second)) + " s"
+	return strconv.Itoa(int(d/time.Minute)) + " min " +
+		strconv.Itoa(int(d%time.Minute/time.Second)) + " s"
 }

@@ -26,13 +26,15 @@ const (
 
 // Events lists them, in the order of a session.
 var Events = []string{
-	EventSessionStart, EventUserPrompt, EventPreToolUse, EventPermissionRequest, EventPostToolUse, EventAgentStop,
-	EventError, EventSessionEnd,
+	EventSessionStart, EventUserPrompt, EventPreToolUse, EventPermissionRequest, EventPostToolUse,
+	EventAgentStop, EventError, EventSessionEnd,
 }
 
 // Decides reports whether the CLI asks at an event whether a tool may be called. There, any failure
 // is a denial: the CLI lets the call through when it does not understand the answer.
-func Decides(event string) bool { return event == EventPreToolUse || event == EventPermissionRequest }
+func Decides(event string) bool {
+	return event == EventPreToolUse || event == EventPermissionRequest
+}
 
 // Answer is a hook's answer, before it is written in the form of its event. The zero value leaves
 // the decision to the CLI and its person.

@@ -50,7 +50,8 @@ func Run(
 	case r := <-answers:
 		return r.output, r.note
 	case <-ctx.Done():
-		return Denial(event, "tapgw: the gateway did not answer in time, so this is not allowed"), ""
+		return Denial(event, "tapgw: the gateway did not answer in time, so this is not allowed"),
+			""
 	}
 }
 
@@ -85,7 +86,9 @@ func isNowhere(f *os.File) bool {
 
 // ask asks the gateway about a hook. At the events that decide about a tool call, any failure is a
 // denial.
-func ask(ctx context.Context, event string, stdin io.Reader, settings func() (configs.Config, error)) result {
+func ask(
+	ctx context.Context, event string, stdin io.Reader, settings func() (configs.Config, error),
+) result {
 	output, err := askGateway(ctx, event, stdin)
 	if err == nil {
 		return result{output: output}
@@ -93,7 +96,8 @@ func ask(ctx context.Context, event string, stdin io.Reader, settings func() (co
 	if errors.Is(err, client.ErrNone) {
 		return withoutGateway(event, settings)
 	}
-	note := visible.Line(fmt.Sprintf("tapgw could not ask the gateway, so this is not allowed: %v", err))
+	note := visible.Line(fmt.Sprintf("tapgw could not ask the gateway, so this is not allowed: %v",
+		err))
 	return result{Denial(event, note), note}
 }
 
@@ -106,7 +110,8 @@ func askGateway(ctx context.Context, event string, stdin io.Reader) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	output, err := gw.TerminalHook(ctx, adminapi.TerminalHook{Event: event, PID: cliProcess(), Input: input})
+	output, err := gw.TerminalHook(ctx, adminapi.TerminalHook{Event: event, PID: cliProcess(),
+		Input: input})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +143,8 @@ func withoutGateway(event string, settings func() (configs.Config, error)) resul
 	switch {
 	case err != nil:
 		return result{output: Denial(event, visible.Line(fmt.Sprintf(
-			"no gateway of tapgw runs, and its settings can't be read, so this is not allowed: %v", err)))}
+			"no gateway of tapgw runs, and its settings can't be read, so this is not allowed: %v",
+			err)))}
 	case config.Terminals.WithoutGateway == configs.TerminalsAllow:
 		note := "no gateway runs, so no gate is asked (terminals.without_gateway)"
 		return result{Allowance(event), note}

@@ -28,12 +28,15 @@ func fakeGateway(t *testing.T, handler http.HandlerFunc) {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
 		_, nonce, _ := proof.ParseQuestion(r.Header.Get(proof.AskHeader))
 		own := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		w.Header().Set(proof.AnswerHeader, proof.Answer(proof.KeyOf(hookToken), nonce, proof.Address(own)))
+		w.Header().Set(proof.AnswerHeader, proof.Answer(proof.KeyOf(hookToken), nonce,
+			proof.Address(own)))
 	})
-	mux.HandleFunc("POST "+adminapi.Prefix+"/terminals/hooks", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client has gone
-		handler(w, r)
-	})
+	mux.HandleFunc("POST "+adminapi.Prefix+"/terminals/hooks",
+		func(w http.ResponseWriter, r *http.Request) {
+			// else the server does not notice that the client has gone
+			_, _ = io.Copy(io.Discard, r.Body)
+			handler(w, r)
+		})
 	s := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -96,7 +99,9 @@ func TestHookUnderFire(t *testing.T) {
 	}{
 		{"allows", says(200, `{"output":{}}`), aCall, ""},
 		{"adds a context", says(200, `{"output":{"additionalContext":"c"}}`), aCall, ""},
-		{"denies", says(200, `{"output":{"permissionDecision":"deny","permissionDecisionReason":"no"}}`), aCall, "no"},
+		{"denies",
+			says(200, `{"output":{"permissionDecision":"deny","permissionDecisionReason":"no"}}`),
+			aCall, "no"},
 		{"hangs", func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-released:
@@ -118,7 +123,8 @@ func TestHookUnderFire(t *testing.T) {
 		{"fails", says(500, `{"error":{"code":"INTERNAL","message":"boom"}}`), aCall, "boom"},
 		{"fails without words", says(500, ``), aCall, "could not ask"},
 		{"knows no hooks", says(404, `404 page not found`), aCall, "could not ask"},
-		{"takes another token", says(401, `{"error":{"code":"UNAUTHORIZED","message":"m"}}`), aCall, "could not ask"},
+		{"takes another token", says(401, `{"error":{"code":"UNAUTHORIZED","message":"m"}}`), aCall,
+			"could not ask"},
 		{"redirects", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/", http.StatusFound)
 		}, aCall, "could not ask"},
@@ -127,14 +133,19 @@ func TestHookUnderFire(t *testing.T) {
 		{"answers without an output", says(200, `{}`), aCall, "none that the CLI knows"},
 		{"answers null", says(200, `{"output":null}`), aCall, "none that the CLI knows"},
 		{"answers a list", says(200, `{"output":[]}`), aCall, "none that the CLI knows"},
-		{"asks", says(200, `{"output":{"permissionDecision":"ask"}}`), aCall, "none that the CLI knows"},
-		{"allows by itself", says(200, `{"output":{"permissionDecision":"allow"}}`), aCall, "none that the CLI knows"},
-		{"knows another form", says(200, `{"output":{"decision":"deny"}}`), aCall, "none that the CLI knows"},
-		{"says it twice", says(200, `{"output":{"permissionDecision":"deny","permissionDecision":""}}`), aCall,
+		{"asks", says(200, `{"output":{"permissionDecision":"ask"}}`), aCall,
+			"none that the CLI knows"},
+		{"allows by itself", says(200, `{"output":{"permissionDecision":"allow"}}`), aCall,
+			"none that the CLI knows"},
+		{"knows another form", says(200, `{"output":{"decision":"deny"}}`), aCall,
+			"none that the CLI knows"},
+		{"says it twice",
+			says(200, `{"output":{"permissionDecision":"deny","permissionDecision":""}}`), aCall,
 			"none that the CLI knows"},
 		{"gets no JSON", says(200, `{"output":{}}`), `{"sessionId":`, "not JSON"},
 		{"gets nothing", says(200, `{"output":{}}`), ``, "not JSON"},
-		{"gets too much", says(200, `{"output":{}}`), `"` + strings.Repeat("a", maxInput) + `"`, "too long"},
+		{"gets too much", says(200, `{"output":{}}`), `"` + strings.Repeat("a", maxInput) + `"`,
+			"too long"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,7 +187,8 @@ func TestHookWithoutGateway(t *testing.T) {
 		{"default", "", "", ""},
 		{"allow", `terminals.without_gateway = "allow"`, "", ""},
 		{"deny", `terminals.without_gateway = "deny"`, "", "tapgw ensure"},
-		{"deny, and the gateway is named", `terminals.without_gateway = "deny"`, "http://127.0.0.1:1", "tapgw ensure"},
+		{"deny, and the gateway is named", `terminals.without_gateway = "deny"`,
+			"http://127.0.0.1:1", "tapgw ensure"},
 		{"a typing error", `terminals.without_gatway = "deny"`, "", "settings can't be read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -197,7 +209,8 @@ func TestHookWithoutGateway(t *testing.T) {
 	}
 }
 
-// A program that has the gateway's port is no gateway: the call is denied, and the program learns nothing.
+// A program that has the gateway's port is no gateway: the call is denied, and the program learns
+// nothing.
 func TestHookAtStranger(t *testing.T) {
 	hookHome(t, "")
 	var asked []string
@@ -211,7 +224,8 @@ func TestHookAtStranger(t *testing.T) {
 	if !strings.Contains(stdout, "is not your gateway") {
 		t.Errorf("%q, want a denial", stdout)
 	}
-	if all := strings.Join(asked, "\n"); strings.Contains(all, hookToken) || strings.Contains(all, "hooks") {
+	if all := strings.Join(asked, "\n"); strings.Contains(all, hookToken) ||
+		strings.Contains(all, "hooks") {
 		t.Errorf("the stranger got %s, want neither the token nor the hook", all)
 	}
 }

@@ -39,7 +39,8 @@ func Dial(ctx context.Context, session string, had []string) (io.ReadWriteCloser
 		query.Set("pid", strconv.Itoa(pid))
 	}
 	header := http.Header{"Authorization": {"Bearer " + gw.Token()}}
-	ws, _, err := gw.Dial(ctx, "/terminal?"+query.Encode(), header) //nolint:bodyclose // the WebSocket closes it
+	// The WebSocket closes it.
+	ws, _, err := gw.Dial(ctx, "/terminal?"+query.Encode(), header) //nolint:bodyclose
 	if err != nil {
 		return nil, err
 	}

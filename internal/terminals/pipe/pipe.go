@@ -46,7 +46,8 @@ const (
 const ownID = "tapgw-pipe-"
 
 // NoGateway is the model's result when it calls a tool of a gateway that is gone.
-const NoGateway = "The tool's gateway is not running at present. Try again later, or go on without it."
+const NoGateway = "The tool's gateway is not running at present. Try again later, or go " +
+	"on without it."
 
 // Pipe is the pipe of one session of a CLI.
 type Pipe struct {
@@ -95,7 +96,8 @@ func (p *Pipe) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.own, p.tools = map[string]chan struct{}{}, map[string]bool{}
 	p.calls, p.requests, p.asked = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	go func() { cancel(p.readCLI()) }() // it ends with the process if the CLI does not close the pipe
+	// it ends with the process if the CLI does not close the pipe
+	go func() { cancel(p.readCLI()) }()
 	p.join(ctx)
 	p.lend(ctx)
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
@@ -145,7 +147,8 @@ func (p *Pipe) join(ctx context.Context) {
 	for _, done := range []<-chan struct{}{
 		p.request("connect", struct{}{}),
 		p.request("session.resume",
-			map[string]any{"sessionId": p.Session, "clientName": "tapgw", "tools": []any{}, "disableResume": true}),
+			map[string]any{"sessionId": p.Session, "clientName": "tapgw", "tools": []any{},
+				"disableResume": true}),
 	} {
 		select {
 		case <-done:
@@ -268,14 +271,16 @@ func (p *Pipe) failCall(requestID string) any {
 	p.lastID++
 	id := fmt.Sprint(ownID, p.lastID)
 	p.own[id] = make(chan struct{})
-	return map[string]any{"jsonrpc": "2.0", "id": id, "method": "session.tools.handlePendingToolCall",
+	return map[string]any{"jsonrpc": "2.0", "id": id,
+		"method": "session.tools.handlePendingToolCall",
 		"params": map[string]any{"sessionId": p.Session, "requestId": requestID,
 			"result": map[string]any{"textResultForLlm": NoGateway, "resultType": "failure"}}}
 }
 
 func refusal(id json.RawMessage) any {
 	return map[string]any{"jsonrpc": "2.0", "id": id,
-		"error": map[string]any{"code": jsonrpc.CodeInternal, "message": "the gateway is not running"}}
+		"error": map[string]any{"code": jsonrpc.CodeInternal,
+			"message": "the gateway is not running"}}
 }
 
 // serve lends the pipe to a gateway until that gateway is gone. Then it answers the requests for

@@ -86,7 +86,8 @@ func TestPipeOutlivesGateways(t *testing.T) {
 
 	// A gateway gives a tool; both sides' requests are answered by the other.
 	g := start()
-	g.send(`{"jsonrpc":"2.0","id":"a1","method":"session.resume","params":{"tools":[{"name":"greet"}]}}`)
+	g.send(
+		`{"jsonrpc":"2.0","id":"a1","method":"session.resume","params":{"tools":[{"name":"greet"}]}}`)
 	cli.want(`"a1"`, "greet")
 	cli.answer(`"a1"`)
 	g.want(`"a1"`)
@@ -110,7 +111,8 @@ func TestPipeOutlivesGateways(t *testing.T) {
 	_ = g.conn.Close()
 	cli.answer(cli.want("handlePendingToolCall", `"r1"`, `"failure"`, NoGateway))
 
-	// The next gateway gets no answer that the one before has asked for; calls without a gateway fail at once.
+	// The next gateway gets no answer that the one before has asked for; calls without a gateway
+	// fail at once.
 	cli.send(call("greet", "r3"))
 	cli.answer(cli.want("handlePendingToolCall", `"r3"`, `"failure"`))
 	cli.answer(`"a2"`)

@@ -36,7 +36,8 @@ class Call {
     this.args = m.args ?? {};
     this.traceparent = m.traceparent ?? "";
     // As it is now: a change of the offer does not change a call.
-    this.prepared = lookup(calls.p, (o) => o.toolsIn(m.sessionId).find((t) => t.wire.name === m.tool));
+    this.prepared = lookup(calls.p,
+      (o) => o.toolsIn(m.sessionId).find((t) => t.wire.name === m.tool));
   }
 
   // CallContext
@@ -178,7 +179,8 @@ export class Calls {
   /** Cancels the calls of a session. @param {string} session @returns {Promise<void>[]} settled when answered */
   cancel(session) {
     const calls = [...this.#running.values()].filter((c) => c.sessionId === session);
-    const answered = calls.map((c) => /** @type {Promise<void>} */ (new Promise((done) => c.whenAnswered.push(done))));
+    const answered = calls.map((c) =>
+      /** @type {Promise<void>} */ (new Promise((done) => c.whenAnswered.push(done))));
     for (const c of calls) c.abort("session ended");
     return answered;
   }
@@ -213,9 +215,11 @@ export class Calls {
 
   /** Asks a gate of the user's about a call. @param {Message} m */
   async onGate({ callId, gateId, sessionId, tool, args, traceparent = "" }) {
-    const { decide } = lookup(this.p, (o) => o.rules.find((r) => r.decide && r.wire.gateId === gateId)) ?? {};
+    const { decide } = lookup(this.p, (o) => o.rules.find((r) => r.decide &&
+      r.wire.gateId === gateId)) ?? {};
     const answer = (/** @type {Decision} */ { decision, reason }) =>
-      this.link.trySend({ type: "gate.result", callId, gateId, decision, ...(reason && { reason }) });
+      this.link.trySend({ type: "gate.result", callId, gateId, decision,
+        ...(reason && { reason }) });
     if (!decide) {
       answer(deny(`Provider ${this.p.name} has no gate ${JSON.stringify(gateId)}.`));
       return;
@@ -236,12 +240,14 @@ export class Calls {
       const t = o.transforms.get(section);
       return t?.rewrite && t;
     }) ?? {};
-    const answer = (/** @type {string} */ content) => this.link.trySend({ type: "transform.result", callId, content });
+    const answer = (/** @type {string} */ content) =>
+      this.link.trySend({ type: "transform.result", callId, content });
     if (!rewrite) {
       answer(current);
       return;
     }
-    const result = await this.#limited(`the function of section ${section}`, TRANSFORM_TIMEOUT, (signal) =>
+    const result = await this.#limited(`the function of section ${section}`, TRANSFORM_TIMEOUT,
+      (signal) =>
       rewrite({ sessionId, name: section, current, signal }),
     );
     if (!result) return; // the section stayed as it was

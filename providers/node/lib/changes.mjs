@@ -32,7 +32,8 @@ export class Changes {
   /** Sends the queued changes, one at a time. */
   send() {
     const { p } = this;
-    while (this.link.state === "bound" && !this.#sent && !this.#paused && !this.link.over && p.queue.length > 0) {
+    while (this.link.state === "bound" && !this.#sent && !this.#paused && !this.link.over &&
+      p.queue.length > 0) {
       const change = /** @type {Change} */ (p.queue.shift());
       if (this.#isObsolete(change)) continue;
       if (change.then) {
@@ -44,7 +45,8 @@ export class Changes {
       let m;
       try {
         change.apply?.(o);
-        m = { ...change.message?.(o), requestId: id, ...(change.session && { sessionId: change.session }) };
+        m = { ...change.message?.(o), requestId: id,
+          ...(change.session && { sessionId: change.session }) };
       } catch (e) {
         this.#end(change, 0, asError(e));
         continue;

@@ -19,7 +19,8 @@ export class Connection extends Link {
   requests = new Requests(this);
   calls = new Calls(this);
   sessions = new Sessions(this, {
-    calls: this.calls, changes: this.changes, questions: new Questions(this, this.requests), requests: this.requests,
+    calls: this.calls, changes: this.changes, questions: new Questions(this, this.requests),
+      requests: this.requests,
   });
 
   /** @override */
@@ -111,7 +112,8 @@ export class Connection extends Link {
 function isOutdated({ code, replyTo }) {
   return (
     ["INVALID_STATE", "INVALID_SESSION", "UNKNOWN_CALL_ID"].includes(code) &&
-    ["shutdown.ready", "tool.progress", "tool.result", "gate.result", "transform.result", "session.ready",
+    ["shutdown.ready", "tool.progress", "tool.result", "gate.result", "transform.result",
+      "session.ready",
       "tools.update", "hooks.update", "context.update", "filter.set"].includes(replyTo)
   );
 }

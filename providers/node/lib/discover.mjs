@@ -23,7 +23,8 @@ export function checkURL(name, url) {
   }
 }
 
-const stateDir = () => join(resolve(process.env.COPILOT_HOME || join(homedir(), ".copilot")), "extensions", "tap");
+const stateDir = () => join(resolve(process.env.COPILOT_HOME || join(homedir(), ".copilot")),
+  "extensions", "tap");
 
 /** @param {string} file */
 function readText(file) {
@@ -95,7 +96,8 @@ export function endpoints(o) {
 export const isPaired = (e) => e.token.startsWith("ext-tok-");
 
 /** @param {Endpoint} a @param {Endpoint} b */
-export const sameEndpoint = (a, b) => a.url === b.url && a.token === b.token && a.gateway === b.gateway;
+export const sameEndpoint = (a, b) => a.url === b.url && a.token === b.token &&
+  a.gateway === b.gateway;
 
 /** @param {string} url */
 export function isHere(url) {
@@ -118,8 +120,10 @@ function question(to) {
     /** @param {import("node:http").IncomingMessage} answer */
     check(answer) {
       const [given, reached = ""] = String(answer.headers["tapgw-proof"] ?? "").split(" ");
-      const want = createHmac("sha256", key).update(`tapgw proof 1\n${nonce}\n${reached}`).digest("hex");
-      const proven = given.length === want.length && timingSafeEqual(Buffer.from(given), Buffer.from(want));
+      const want = createHmac("sha256",
+        key).update(`tapgw proof 1\n${nonce}\n${reached}`).digest("hex");
+      const proven = given.length === want.length &&
+        timingSafeEqual(Buffer.from(given), Buffer.from(want));
       if (!proven) throw new Error("it could not prove that it knows the token");
       const { remoteAddress = "", remotePort } = answer.socket;
       const host = remoteAddress.replace(/^::ffff:(?=\d+\.)/, "").replace(/%.*$/, "");
@@ -183,7 +187,8 @@ export function dial(to, signal) {
     ws.on("unexpected-response", (_request, answer) => {
       let body = "";
       answer.setEncoding("utf8");
-      answer.on("data", (/** @type {string} */ part) => (body += part.slice(0, 1024 - body.length)));
+      answer.on("data", (/** @type {string} */ part) =>
+        (body += part.slice(0, 1024 - body.length)));
       answer.on("close", () => giveUp(refusal(answer, body)));
     });
     ws.on("error", (e) => (why ??= new Error(`connecting to ${to.url}: ${e.message || asError(e).name}`)));

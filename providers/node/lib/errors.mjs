@@ -125,4 +125,5 @@ export const codeOf = (e) => (e instanceof ProviderError ? e.code : "INTERNAL");
 
 /** Makes the error of an error message. @param {Message} m */
 export const fromGateway = (m) =>
-  new ProviderError(m.code, m.message ? `${m.code}: ${m.message}` : m.code, { retryable: m.code === "RATE_LIMITED" });
+  new ProviderError(m.code, m.message ? `${m.code}: ${m.message}` : m.code,
+    { retryable: m.code === "RATE_LIMITED" });

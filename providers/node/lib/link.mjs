@@ -124,12 +124,14 @@ export class Link {
 
   /** Cuts the connection unless the timer "answer" is ended in time. */
   expectAnswer() {
-    this.timer("answer", ANSWER_TIMEOUT, () => this.fail(new Error(`no answer within ${ANSWER_TIMEOUT / 1000} s`)));
+    this.timer("answer", ANSWER_TIMEOUT,
+      () => this.fail(new Error(`no answer within ${ANSWER_TIMEOUT / 1000} s`)));
   }
 
   #ping() {
     this.timer("ping", PING_EVERY, () => {
-      this.timer("pong", PONG_TIMEOUT, () => this.fail(new Error("the gateway does not answer pings")));
+      this.timer("pong", PONG_TIMEOUT,
+        () => this.fail(new Error("the gateway does not answer pings")));
       this.ws?.ping();
       this.#ping();
     });
@@ -189,7 +191,8 @@ export class Link {
   sendText(json, limit, type) {
     if (json.length * 3 > limit && Buffer.byteLength(json) > limit) {
       const size = Buffer.byteLength(json);
-      return new ProviderError("PAYLOAD_TOO_LARGE", `this ${type} is ${size} bytes, over the limit of ${limit}`);
+      return new ProviderError("PAYLOAD_TOO_LARGE",
+        `this ${type} is ${size} bytes, over the limit of ${limit}`);
     }
     const { ws } = this;
     if (this.over || ws?.readyState !== WebSocket.OPEN) return undefined; // the close tells of the loss

@@ -18,6 +18,7 @@ const visible = (s) =>
 
 /** @param {string} name @returns {Logger} */
 export function stderrLogger(name) {
-  const line = (/** @type {unknown[]} */ ...args) => console.error("%s", visible(format(`[${name}]`, ...args)));
+  const line = (/** @type {unknown[]} */ ...args) => console.error("%s",
+    visible(format(`[${name}]`, ...args)));
   return { debug() {}, info: line, warn: line, error: line };
 }

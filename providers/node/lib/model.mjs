@@ -162,7 +162,8 @@
  * @param {string} [text]
  * @returns {Decision}
  */
-export const allow = (text) => (text ? { decision: "context", reason: text } : { decision: "allow" });
+export const allow = (text) =>
+  (text ? { decision: "context", reason: text } : { decision: "allow" });
 
 /**
  * Stops a call, with a reason for the model.

@@ -68,7 +68,8 @@ export class Offer {
 /** @typedef {{ action: string, content?: string, rewrite?: (s: Section) => any }} Transform */
 
 /** @param {Transform} t */
-export const wireTransform = ({ action, content }) => (action === "callback" ? { action } : { action, content });
+export const wireTransform = ({ action, content }) =>
+  (action === "callback" ? { action } : { action, content });
 
 /** A rule of a provider about tool calls. deny(), addContext() and gate() of a provider make one. */
 export class Rule {

@@ -41,7 +41,8 @@ export class Provider {
     this.name = name;
     const log = options.silent ? silentLogger : options.logger ?? stderrLogger(name);
     this.#shared = {
-      name, options, log, listeners: this.#listeners, offer: new Offer(), sent: undefined, queue: [],
+      name, options, log, listeners: this.#listeners, offer: new Offer(), sent: undefined,
+        queue: [],
       changing: undefined, paired: undefined,
     };
     this.#shared.offer.context = options.context ?? "";
@@ -119,11 +120,13 @@ export class Provider {
     const { stream, metadata, prompt, session, broadcast, waitDelivered = false } = options;
     const message = {
       level,
-      ...(event && { event }), ...(prompt && { prompt }), ...(stream && { stream }), ...(metadata && { metadata }),
+      ...(event && { event }), ...(prompt && { prompt }), ...(stream && { stream }),
+        ...(metadata && { metadata }),
       ...(session && { sessionId: session }), ...(broadcast && { broadcast }),
     };
     return this.#outcome("pushing", async () => {
-      if (!event && !prompt) throw new ProviderError("INVALID_JSON", "an event needs a text or a prompt");
+      if (!event && !prompt) throw new ProviderError("INVALID_JSON",
+        "an event needs a text or a prompt");
       return this.#requests().push(message, waitDelivered);
     });
   }
@@ -148,7 +151,8 @@ export class Provider {
    * @returns {Promise<Entry[]>}
    */
   query({ streams, last, session } = {}) {
-    const message = { ...(streams && { streams }), ...(last && { last }), ...(session && { sessionId: session }) };
+    const message = { ...(streams && { streams }), ...(last && { last }),
+      ...(session && { sessionId: session }) };
     return this.#outcome("querying", async () => this.#requests().query(message));
   }
 
@@ -181,7 +185,8 @@ export class Provider {
         const i = tools.findIndex((t) => t.wire.name === name);
         return i < 0 ? [...tools, prepared] : tools.with(i, prepared);
       }),
-      message: (o) => ({ type: "tools.update", ...(o.toolsUpdate(session) ?? { tools: [prepared.wire], remove: [] }) }),
+      message: (o) => ({ type: "tools.update", ...(o.toolsUpdate(session) ??
+        { tools: [prepared.wire], remove: [] }) }),
     });
   }
 
@@ -233,7 +238,8 @@ export class Provider {
    */
   gate(match, decide, { failOpen = false } = {}) {
     const gateId = `gate-${++this.#gates}`;
-    return this.#addRule("adding a gate", { match, action: "gate", gateId, ...(failOpen && { failOpen }) }, decide);
+    return this.#addRule("adding a gate",
+      { match, action: "gate", gateId, ...(failOpen && { failOpen }) }, decide);
   }
 
   // The prompt
@@ -363,7 +369,8 @@ export class Provider {
     return this.#change({
       what: `changing section ${section}`, session: "",
       apply: (o) => void (t ? o.transforms.set(section, t) : o.transforms.delete(section)),
-      message: () => ({ type: "hooks.update", transforms: { [section]: t ? wireTransform(t) : null } }),
+      message: () => ({ type: "hooks.update",
+        transforms: { [section]: t ? wireTransform(t) : null } }),
     });
   }
 }

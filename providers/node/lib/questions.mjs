@@ -22,7 +22,8 @@ export class Questions {
   /** Gives a question of a session to onQuestion, once. @param {Bound} b @param {Message} m */
   onAsked(b, m) {
     const { onQuestion } = this.link.p.options;
-    const { id, kind, message, detail = "", choices = [], freeform = false, schema, askedAt, expiresAt } = m;
+    const { id, kind, message, detail = "", choices = [], freeform = false, schema, askedAt,
+      expiresAt } = m;
     if (!onQuestion || b.ending || this.#waiting.has(id)) return;
     if (![id, kind, message].every((v) => typeof v === "string")) {
       throw new TypeError("its id, kind or message is no text");
@@ -39,7 +40,8 @@ export class Questions {
       id, sessionId, kind, message, detail, choices, freeform, ...(schema && { schema }),
       askedAt: new Date(askedAt), expiresAt: new Date(expiresAt), signal: stop.signal,
       answer: (/** @type {Answer} */ answer) =>
-        Outcome.of(this.#answer(id, sessionId, answer), (e) => report(this.link.p, e, `answering question ${id}`)),
+        Outcome.of(this.#answer(id, sessionId, answer),
+          (e) => report(this.link.p, e, `answering question ${id}`)),
     };
     void this.link.run.guard("onQuestion", () => onQuestion(question));
   }
@@ -48,7 +50,8 @@ export class Questions {
   onEnded(m) {
     const stop = this.#waiting.get(m.id);
     this.#waiting.delete(m.id);
-    stop?.abort(new QuestionEnded({ reason: text(m.reason), by: text(m.by), person: text(m.person) }));
+    stop?.abort(new QuestionEnded({ reason: text(m.reason), by: text(m.by),
+      person: text(m.person) }));
   }
 
   /** @param {string} question @param {string} sessionId @param {Answer} answer @returns {Promise<void>} */
@@ -56,7 +59,8 @@ export class Questions {
     if (this.link.over) throw new NotConnectedError();
     const requestId = this.link.nextId("answer");
     const message = {
-      type: "question.answer", requestId, question, ...(decision && { decision }), ...(text && { text }),
+      type: "question.answer", requestId, question, ...(decision && { decision }),
+        ...(text && { text }),
       ...(content && { content }), ...(person && { person }),
     };
     const r = await this.requests.request(requestId, message, new Set([sessionId]), false);

@@ -39,10 +39,12 @@ export class Requests {
   async push(message, untilDelivered) {
     let due = this.link.sessionsFor(message.sessionId);
     const { broadcast } = message;
-    if (broadcast && due.size === 0 && (message.level !== "keep" || message.prompt)) throw new NotConnectedError();
+    if (broadcast && due.size === 0 &&
+      (message.level !== "keep" || message.prompt)) throw new NotConnectedError();
     if (broadcast ? due.size === 0 : due.size !== 1) due = new Set([""]); // one answer comes: kept, or refused
     const requestId = this.link.nextId("push");
-    const r = await this.request(requestId, { type: "push", requestId, ...message }, due, untilDelivered);
+    const r = await this.request(requestId, { type: "push", requestId, ...message }, due,
+      untilDelivered);
     /** @type {Receipt} */
     const none = { sessionId: "", seq: 0, fate: "", reason: "" };
     if (r.error) throw broadcast ? Object.assign(r.error, { each: r.receipts }) : r.error;
@@ -53,7 +55,8 @@ export class Requests {
   async query(message) {
     const queryId = this.link.nextId("query");
     const due = new Set([message.sessionId ?? ""]);
-    const r = await this.request(queryId, { type: "stream.query", queryId, ...message }, due, false);
+    const r = await this.request(queryId, { type: "stream.query", queryId, ...message }, due,
+      false);
     if (r.error) throw r.error;
     return entries(r.history ?? {});
   }
@@ -138,7 +141,8 @@ export class Requests {
   endSession(session) {
     for (const r of this.#waiting.values()) {
       if (!r.due.has(session)) continue;
-      r.error ??= new ProviderError("INVALID_SESSION", `session ${JSON.stringify(session)} has ended`);
+      r.error ??= new ProviderError("INVALID_SESSION",
+        `session ${JSON.stringify(session)} has ended`);
       this.#noteAnswer(r, session);
     }
   }
@@ -158,7 +162,8 @@ function entries(m) {
   for (const [key, list] of Object.entries(m.streams ?? {})) {
     const [stream, provider = ""] = key.split("@");
     for (const { ts, event = "", level, metadata, prompt = "" } of list) {
-      found.push({ stream, provider, time: new Date(ts), text: event, level, ...(metadata && { metadata }), prompt });
+      found.push({ stream, provider, time: new Date(ts), text: event, level,
+        ...(metadata && { metadata }), prompt });
     }
   }
   // Each list is sorted, and sort keeps the order of equal entries.

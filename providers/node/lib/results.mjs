@@ -4,7 +4,8 @@ import { ProviderError, asError } from "./errors.mjs";
 
 /** @import { Part } from "./model.mjs" */
 
-const RESULT_CODES = ["NOT_FOUND", "TIMEOUT", "CANCELLED", "DISCONNECTED", "UNAUTHORIZED", "INTERNAL"];
+const RESULT_CODES = ["NOT_FOUND", "TIMEOUT", "CANCELLED", "DISCONNECTED", "UNAUTHORIZED",
+  "INTERNAL"];
 
 /** A result of several parts, see contentResult. */
 class ContentResult {
@@ -55,7 +56,8 @@ export function success(id, out) {
     return JSON.stringify({ type: "tool.result", id, file: out.wire });
   }
   if (out instanceof ContentResult) {
-    return JSON.stringify({ type: "tool.result", id, content: out.content, data: out.data ?? undefined });
+    return JSON.stringify({ type: "tool.result", id, content: out.content, data: out.data ??
+      undefined });
   }
   return `{"type":"tool.result","id":${JSON.stringify(id)},"data":${JSON.stringify(out) ?? "null"}}`;
 }

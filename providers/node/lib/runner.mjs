@@ -30,7 +30,8 @@ export class Runner extends Run {
         if (error instanceof FatalError) throw error.error;
         if (lasted >= MAX_WAIT) attempt = 0;
         this.#reportFailure(error);
-        await sleep(this.#backoff(attempt), undefined, { signal: this.stopping.signal }).catch(() => {});
+        await sleep(this.#backoff(attempt), undefined,
+          { signal: this.stopping.signal }).catch(() => {});
       }
     } catch (e) {
       report(this.p, asError(e), "stopped");
@@ -70,7 +71,8 @@ export class Runner extends Run {
       if (accepted || this.stopped || error instanceof FatalError) return { lasted, error };
       errors.push(error);
     }
-    const error = errors.length === 1 ? errors[0] : new Error(errors.map((e) => e.message).join("; "));
+    const error = errors.length === 1 ? errors[0] : new Error(errors.map((e) =>
+      e.message).join("; "));
     return { lasted: 0, error };
   }
 
@@ -84,9 +86,11 @@ export class Runner extends Run {
     this.reconnect = undefined;
     const ended = await this.#serve(to, "");
     if (!(ended.error instanceof RefusedError)) return ended;
-    if (isPaired(to)) return { ...ended, error: new FatalError(new NotPairedError(ended.error.message)) };
+    if (isPaired(to)) return { ...ended,
+      error: new FatalError(new NotPairedError(ended.error.message)) };
     if (to.fixedToken) return { ...ended, error: new FatalError(ended.error) };
-    this.refused = [...this.refused.filter((old) => !sameEndpoint(old.to, to)), { to, at: Date.now() }];
+    this.refused = [...this.refused.filter((old) => !sameEndpoint(old.to, to)),
+      { to, at: Date.now() }];
     return ended;
   }
 

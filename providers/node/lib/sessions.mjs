@@ -101,7 +101,8 @@ export class Sessions {
   #pick() {
     if (this.#ended.size > 0) return ""; // it is still in the list; another list follows
     const { session, pickSession } = this.p.options;
-    if (this.link.all) return this.#active.length > 0 && !this.#unbindable.has("all") && this.#prepare() ? "all" : "";
+    if (this.link.all) return this.#active.length > 0 && !this.#unbindable.has("all") &&
+      this.#prepare() ? "all" : "";
     let id = session ?? "";
     if (!id && pickSession) {
       try {
@@ -112,8 +113,10 @@ export class Sessions {
     } else if (!id) {
       const last = this.run.session;
       if (this.#find(last) && !this.#unbindable.has(last)) return last;
-      // A session without a directory is one that this provider may not bind to. The first one is tried anyway.
-      return this.#active.find((s, i) => !this.#unbindable.has(s.id) && (i === 0 || s.cwd))?.id ?? "";
+      // A session without a directory is one that this provider may not bind to. The first one is
+      // tried anyway.
+      return this.#active.find((s, i) => !this.#unbindable.has(s.id) && (i === 0 || s.cwd))?.id ??
+        "";
     }
     return id && this.#find(id) && !this.#unbindable.has(id) ? id : "";
   }
@@ -132,7 +135,8 @@ export class Sessions {
     for (const j of this.#joining.values()) j.asked = true; // this hello asks for all
     const error = this.link.trySend({
       type: "hello", name, protocolVersion: PROTOCOL_VERSION, session,
-      ...(instance && { instance }), ...(this.link.restoring && { reconnectToken: this.link.restoring }),
+      ...(instance && { instance }), ...(this.link.restoring &&
+        { reconnectToken: this.link.restoring }),
       ...(startupContext && { startup_context: startupContext }), ...(metadata && { metadata }),
       ...(concurrency && { concurrency }),
       // Present even if empty, because after a reconnect the gateway restores missing fields.
@@ -141,7 +145,8 @@ export class Sessions {
       hooks: {
         ...(offer.rules.length > 0 && { onPreToolUse: offer.rules.map((r) => r.wire) }),
         ...(offer.transforms.size > 0 && {
-          transforms: Object.fromEntries([...offer.transforms].map(([s, t]) => [s, wireTransform(t)])),
+          transforms: Object.fromEntries([...offer.transforms].map(([s, t]) =>
+            [s, wireTransform(t)])),
         }),
       },
       subscribe: [...new Set([...listeners.keys(), ...asked])].sort(),
@@ -163,7 +168,8 @@ export class Sessions {
     // Gateways of the core profile send no reconnect token and do not answer updates.
     this.changes.confirmed = Boolean(m.reconnectToken);
     this.requests.receiptWait = this.changes.confirmed ? LIKELY_WAIT : ACK_WAIT;
-    this.run.reconnect = m.reconnectToken ? { token: m.reconnectToken, to: this.link.to, until: 0 } : undefined;
+    this.run.reconnect = m.reconnectToken ? { token: m.reconnectToken, to: this.link.to,
+      until: 0 } : undefined;
     this.link.wasBound = true;
     if (this.link.all) {
       this.link.open = true;
@@ -205,7 +211,8 @@ export class Sessions {
       first.push({ what: "updating the tools", session, message });
     }
     if (context !== undefined) {
-      first.push({ what: "setting the context", session, message: () => ({ type: "context.update", context }) });
+      first.push({ what: "setting the context", session,
+        message: () => ({ type: "context.update", context }) });
     }
     queue.unshift(...first, { what: "", session: "", then: () => this.#startBinding(b) });
   }
@@ -239,7 +246,8 @@ export class Sessions {
       const { sessionId, signal } = b.binding;
       this.run.callback("onSessionIdle", () => onSessionIdle({ sessionId, signal, deadline: 0 }));
     }
-    if (m.state === "shutdown.pending") this.#beginEnding(b, m.deadline > 0 ? m.deadline : SHUTDOWN_DEADLINE);
+    if (m.state === "shutdown.pending") this.#beginEnding(b,
+      m.deadline > 0 ? m.deadline : SHUTDOWN_DEADLINE);
   }
 
   /**
@@ -381,7 +389,8 @@ export class Sessions {
 
   /** Notes a refused session.ready. It is sent again when the offer or the list has changed. @param {Message} m */
   onNotReady({ sessionId }) {
-    for (const [id, j] of this.#joining) if (!j.bound && (!sessionId || id === sessionId)) j.asked = false;
+    for (const [id, j] of this.#joining) if (!j.bound &&
+      (!sessionId || id === sessionId)) j.asked = false;
   }
 
   /**
@@ -402,7 +411,8 @@ export class Sessions {
         this.link.fail(new FatalError(new NotPairedError(error.message)));
         return;
       }
-      // It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
+      // It has ended or is not open to this provider. A new list comes when anything changes, and
+      // clears this.
       this.#unbindable.add(this.link.helloSession);
       this.link.log.info(`session not bound: ${error.message}`);
       this.#bind();

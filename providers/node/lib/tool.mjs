@@ -15,18 +15,22 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
  * @returns {{ definition: Tool, wire: Message, parse?: (args: any) => any }}
  */
 export function prepareTool(tool) {
-  const wrong = (/** @type {string} */ why) => new TypeError(`tool ${JSON.stringify(tool.name)}: ${why}`);
+  const wrong = (/** @type {string} */ why) =>
+    new TypeError(`tool ${JSON.stringify(tool.name)}: ${why}`);
   if (typeof tool.name !== "string" || !/^[A-Za-z0-9_-]{1,64}$/.test(tool.name)) {
     throw wrong('its name must be 1 to 64 letters, digits, "_" or "-"');
   }
   if (!tool.description) throw wrong("it needs a description: the model chooses by it");
   const { timeout, validate, title, annotations, outputSchema } = tool;
-  if (timeout !== undefined && !(Number.isInteger(timeout) && timeout >= 1 && timeout <= MAX_TOOL_TIMEOUT)) {
+  if (timeout !== undefined && !(Number.isInteger(timeout) && timeout >= 1 &&
+    timeout <= MAX_TOOL_TIMEOUT)) {
     throw wrong(`its timeout is ${timeout}, but must be 1 to ${MAX_TOOL_TIMEOUT} milliseconds`);
   }
   if (title !== undefined && typeof title !== "string") throw wrong("its title must be a text");
-  if (annotations !== undefined && !isObject(annotations)) throw wrong("its annotations must be an object");
-  if (outputSchema !== undefined && !isObject(outputSchema)) throw wrong("its outputSchema must be an object");
+  if (annotations !== undefined &&
+    !isObject(annotations)) throw wrong("its annotations must be an object");
+  if (outputSchema !== undefined &&
+    !isObject(outputSchema)) throw wrong("its outputSchema must be an object");
   const { schema, parse } = readSchema(tool.parameters, wrong);
   return {
     definition: tool,
@@ -52,13 +56,16 @@ export function prepareTool(tool) {
  */
 function readSchema(schema, wrong) {
   if (schema === undefined || schema === null) return { schema: { type: "object" } };
-  if (typeof schema !== "object" && typeof schema !== "function") throw wrong("its parameters must be an object");
+  if (typeof schema !== "object" &&
+    typeof schema !== "function") throw wrong("its parameters must be an object");
   const standard = schema["~standard"];
   if (!standard) {
-    if (Array.isArray(schema) || typeof schema === "function") throw wrong("its parameters must be a JSON Schema");
+    if (Array.isArray(schema) ||
+      typeof schema === "function") throw wrong("its parameters must be a JSON Schema");
     return { schema };
   }
-  const write = standard.jsonSchema?.input ?? (schema.toJSONSchema && (() => schema.toJSONSchema({ io: "input" })));
+  const write = standard.jsonSchema?.input ??
+    (schema.toJSONSchema && (() => schema.toJSONSchema({ io: "input" })));
   if (!write) throw wrong("its schema cannot write itself as JSON Schema: give the JSON Schema as parameters");
   const parse = async (/** @type {any} */ args) => {
     const result = await standard.validate(args);

@@ -1,5 +1,6 @@
-// The provider of the benchmarks: node bench.mjs sdk, or bare for a ws client without any logic that answers the same
-// frames. It prints how many milliseconds the import and the connection took, by the clock and of processor time.
+// The provider of the benchmarks: node bench.mjs sdk, or bare for a ws client without any logic
+// that answers the same frames. It prints how many milliseconds the import and the connection took,
+// by the clock and of processor time.
 const begin = performance.now();
 const used = process.cpuUsage();
 function say() {

@@ -1,4 +1,5 @@
-// Runs every block of the documents that are named in DOCUMENTS, against a gateway that confirms everything.
+// Runs every block of the documents that are named in DOCUMENTS, against a gateway that confirms
+// everything.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -21,10 +22,13 @@ async function confirm(peer, bound) {
     const { type, requestId, queryId, broadcast, mode } = await peer.next();
     if (type === "goodbye") return;
     if (mode === "pair") peer.send({ type: "auth.pairing", prompt: "The code" });
-    else if (type === "auth.confirm") peer.send({ type: "sessions", token: pairedToken, active: [] });
-    else if (type === "auth") peer.send({ type: "sessions", active: [{ id: "s1", label: "one", cwd: "/s1" }] });
+    else if (type === "auth.confirm") peer.send({ type: "sessions", token: pairedToken,
+      active: [] });
+    else if (type === "auth") peer.send({ type: "sessions",
+      active: [{ id: "s1", label: "one", cwd: "/s1" }] });
     if (type === "hello") {
-      peer.send({ type: "hello.ack", protocolVersion: 2, providerId: "p-1", sessionId: "s1", reconnectToken: "rt-1" });
+      peer.send({ type: "hello.ack", protocolVersion: 2, providerId: "p-1", sessionId: "s1",
+        reconnectToken: "rt-1" });
       bound();
     }
     if (requestId) {
@@ -32,7 +36,8 @@ async function confirm(peer, bound) {
       peer.send({ type: "ack", requestId, sessionId: "s1", revision: 2, seq: 1, fate });
     }
     const event = { ts: "2026-11-22T10:00:00Z", event: "behind=0", level: "keep" };
-    if (queryId) peer.send({ type: "stream.history", queryId, streams: { "git-watch@doc": [event] } });
+    if (queryId) peer.send({ type: "stream.history", queryId,
+      streams: { "git-watch@doc": [event] } });
   }
 }
 
@@ -60,7 +65,8 @@ async function run(block) {
   const dir = mkdtempSync(join(root, "block-"));
   const file = join(dir, "block.mjs");
   writeFileSync(file, program(block));
-  const env = { ...process.env, COPILOT_HOME: dir, TAP_GATEWAY_URL: gateway.url, TAP_PROVIDER_TOKEN: token };
+  const env = { ...process.env, COPILOT_HOME: dir, TAP_GATEWAY_URL: gateway.url,
+    TAP_PROVIDER_TOKEN: token };
   const child = spawn(process.execPath, [file], { env, stdio: ["pipe", "pipe", "pipe"] });
   let output = "";
   child.stdout.on("data", (data) => {
@@ -83,7 +89,8 @@ async function run(block) {
 }
 
 for (const document of documents) {
-  const blocks = readFileSync(document, "utf8").split("\n```js\n").slice(1).map((b) => b.split("\n```")[0]);
+  const blocks = readFileSync(document, "utf8").split("\n```js\n").slice(1).map((b) =>
+    b.split("\n```")[0]);
   assert.ok(blocks.length > 0, `${document} has ${blocks.length} blocks, want at least one`);
   for (const [i, block] of blocks.entries()) {
     test(`${basename(document)}, block ${i + 1}`, { concurrency: 4 }, () => run(block));

@@ -1,4 +1,5 @@
-// The SDK under fire: connections cut anywhere, thousands of calls that are cancelled, and nothing left behind.
+// The SDK under fire: connections cut anywhere, thousands of calls that are cancelled, and nothing
+// left behind.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,7 +7,8 @@ import { createProvider } from "../index.mjs";
 import { listen, token } from "./gateway.mjs";
 
 /** The sockets and timers that are open now. */
-const open = () => process.getActiveResourcesInfo().filter((r) => /TCP|Timeout|Immediate/.test(r)).sort();
+const open = () => process.getActiveResourcesInfo().filter((r) =>
+  /TCP|Timeout|Immediate/.test(r)).sort();
 
 /** Waits until only the resources of before are open. @param {string[]} before */
 async function settles(before) {
@@ -33,7 +35,8 @@ async function cutAfter(bytes) {
   gateway.server.once("connection", (socket) => {
     const write = socket.write.bind(socket);
     socket.write = /** @type {any} */ ((/** @type {any} */ data, /** @type {any} */ ...rest) => {
-      const whole = Buffer.from(data, typeof rest[0] === "string" ? /** @type {any} */ (rest[0]) : undefined);
+      const whole = Buffer.from(data,
+        typeof rest[0] === "string" ? /** @type {any} */ (rest[0]) : undefined);
       const part = whole.subarray(0, left);
       left -= part.length;
       const more = write(part);
@@ -79,7 +82,8 @@ for (const maxCalls of [64, 20_000]) {
   test(`10,000 calls that are cancelled end once each, ${maxCalls} at a time`, async () => {
     const before = open();
     const gateway = await listen();
-    const provider = createProvider("p", { gatewayUrl: gateway.url, token, tools, maxCalls, silent: true });
+    const provider = createProvider("p", { gatewayUrl: gateway.url, token, tools, maxCalls,
+      silent: true });
     const peer = await gateway.accept();
     await peer.bind();
     const n = 10_000;
@@ -103,7 +107,8 @@ for (const maxCalls of [64, 20_000]) {
   });
 }
 
-test("calls in flight at a lost connection end there, and the next connection has none of them", async () => {
+test("calls in flight at a lost connection end there, and the next connection has none of them",
+  async () => {
   const before = open();
   const gateway = await listen();
   let aborted = 0;
@@ -112,7 +117,8 @@ test("calls in flight at a lost connection end there, and the next connection ha
     tools: [{
       name: "slow", description: "d",
       handler: (_args, { signal }) =>
-        new Promise((_done, failed) => signal.addEventListener("abort", () => failed(++aborted && signal.reason))),
+        new Promise((_done, failed) => signal.addEventListener("abort",
+          () => failed(++aborted && signal.reason))),
     }],
   });
   const n = 10_000;
@@ -156,7 +162,8 @@ test("a gateway that does not answer pings is left and dialled again", async (t)
   peer.call("echo", { text: "before" });
   await peer.next("tool.result");
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  // The ping's timer is older than the clock of the test, so the connection is made anew under it first.
+  // The ping's timer is older than the clock of the test, so the connection is made anew under it
+  // first.
   peer.ws.terminate();
   await peer.closed;
   const again = async () => {

@@ -57,7 +57,8 @@ export class Peer {
     this.send({ type: "sessions", active: [{ id: "s1", label: "one", cwd: "/s1" }] });
     const hello = await this.next("hello");
     this.send({
-      type: "hello.ack", protocolVersion: 2, providerId: "p-1", sessionId: "s1", reconnectToken: "rt-1",
+      type: "hello.ack", protocolVersion: 2, providerId: "p-1", sessionId: "s1",
+        reconnectToken: "rt-1",
       persistDir: "/d",
     });
     return hello;

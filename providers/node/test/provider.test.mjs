@@ -23,7 +23,8 @@ beforeEach(() => {
  */
 async function start(t, options) {
   const gateway = await listen();
-  const provider = createProvider("p", { gatewayUrl: gateway.url, token, silent: true, ...options });
+  const provider = createProvider("p", { gatewayUrl: gateway.url, token, silent: true,
+    ...options });
   t.after(async () => {
     await provider.disconnect();
     await gateway.stop();
@@ -55,9 +56,11 @@ describe("the names of the original SDK", () => {
   test("push, surface, keep and pushEvent name their level", async (t) => {
     const { provider, peer } = await start(t, {});
     const sent = [
-      provider.push("a"), provider.surface("b", { stream: "ci" }), provider.keep("c"), provider.pushEvent("keep", "d"),
+      provider.push("a"), provider.surface("b", { stream: "ci" }), provider.keep("c"),
+        provider.pushEvent("keep", "d"),
     ];
-    for (const [level, event] of [["inject", "a"], ["surface", "b"], ["keep", "c"], ["keep", "d"]]) {
+    for (const [level, event] of [["inject", "a"], ["surface", "b"], ["keep", "c"],
+      ["keep", "d"]]) {
       const m = await peer.next("push");
       assert.deepEqual([m.level, m.event], [level, event]);
       peer.send({ type: "ack", requestId: m.requestId, sessionId: "s1", seq: 1, fate: "stored" });
@@ -83,16 +86,19 @@ describe("the names of the original SDK", () => {
     while (told.length < 6) await sleep(1);
     const lost = told.findIndex((s) => s.startsWith("INTERNAL"));
     assert.match(told.splice(lost, 1)[0], /connection lost/);
-    const want = ["SURPRISE SURPRISE: what?", "connected s1", "connected s1", "disconnected", "idle s1"];
+    const want = ["SURPRISE SURPRISE: what?", "connected s1", "connected s1", "disconnected",
+      "idle s1"];
     assert.deepEqual(told.sort(), want);
     await provider.disconnect();
     assert.equal(provider.connected, false);
   });
 
-  test("a push that nobody waits for reports its failure and does not end the process", async () => {
+  test("a push that nobody waits for reports its failure and does not end the process",
+    async () => {
     /** @type {string[]} */
     const codes = [];
-    const provider = createProvider("p", { autoConnect: false, silent: true, onError: (code) => codes.push(code) });
+    const provider = createProvider("p", { autoConnect: false, silent: true,
+      onError: (code) => codes.push(code) });
     provider.push("lost");
     await assert.rejects(provider.push("known"), NotConnectedError);
     while (codes.length === 0) await sleep(1);
@@ -104,7 +110,8 @@ describe("tools", () => {
   test("a zod schema is written as JSON Schema and reads the arguments", async (t) => {
     const parameters = z.object({ name: z.string().describe("who"), times: z.number().default(2) });
     const { peer, hello } = await start(t, {
-      tools: [{ name: "greet", description: "d", parameters, handler: ({ name, times }) => name.repeat(times) }],
+      tools: [{ name: "greet", description: "d", parameters, handler: ({ name, times }) =>
+        name.repeat(times) }],
     });
     const [{ parameters: schema }] = hello.tools;
     assert.deepEqual(schema.required, ["name"]);
@@ -122,7 +129,8 @@ describe("tools", () => {
     [/needs a description/, { name: "a" }],
     [/timeout is 0/, { name: "a", description: "d", timeout: 0 }],
     [/must be a JSON Schema/, { name: "a", description: "d", parameters: [] }],
-    [/cannot write itself/, { name: "a", description: "d", parameters: { "~standard": { validate() {} } } }],
+    [/cannot write itself/, { name: "a", description: "d",
+      parameters: { "~standard": { validate() {} } } }],
   ])) {
     test(`a wrong tool is refused: ${why.source}`, () => {
       assert.throws(() => createProvider("p", { autoConnect: false, tools: [tool] }), why);
@@ -132,9 +140,11 @@ describe("tools", () => {
   test("values that are no JSON fail, and undefined is null", async (t) => {
     const values = { none: undefined, big: 1n, loop: /** @type {any} */ ({}), f() {} };
     values.loop.self = values.loop;
-    const tools = Object.entries(values).map(([name, v]) => ({ name, description: "d", handler: () => v }));
+    const tools = Object.entries(values).map(([name, v]) =>
+      ({ name, description: "d", handler: () => v }));
     const { peer } = await start(t, { tools });
-    for (const [name, want] of [["none", null], ["f", null], ["big", /BigInt/], ["loop", /circular/i]]) {
+    for (const [name, want] of [["none", null], ["f", null], ["big", /BigInt/],
+      ["loop", /circular/i]]) {
       peer.call(String(name), {}, String(name));
       const m = await peer.next("tool.result");
       if (want === null) assert.equal(m.data, null);
@@ -149,7 +159,8 @@ describe("tools", () => {
       tools: [{
         name: "stuck", description: "d",
         handler: (_args, { signal }) => {
-          reason = new Promise((done) => signal.addEventListener("abort", () => done(signal.reason)));
+          reason = new Promise((done) => signal.addEventListener("abort",
+            () => done(signal.reason)));
           return new Promise(() => {});
         },
       }],
@@ -191,7 +202,8 @@ describe("finding the gateway", () => {
     write(gateway.url, "ptk-other");
     /** @type {Promise<string>} */
     const why = new Promise((done) => {
-      const provider = createProvider("p", { silent: true, onError: (_code, message) => done(message) });
+      const provider = createProvider("p",
+        { silent: true, onError: (_code, message) => done(message) });
       t.after(async () => {
         await provider.disconnect();
         await gateway.stop();
@@ -239,7 +251,8 @@ test("what a handler fails with reaches the terminal without control characters"
 });
 
 for (const [name, ok] of /** @type {[string, boolean][]} */ ([
-  ["hello", true], ["My Provider", true], ["@scope/name", true], ["", false], ["-", false], ["a".repeat(65), false],
+  ["hello", true], ["My Provider", true], ["@scope/name", true], ["", false], ["-", false],
+    ["a".repeat(65), false],
 ])) {
   test(`the name ${JSON.stringify(name)} is ${ok ? "taken" : "refused"}`, () => {
     const make = () => createProvider(name, { autoConnect: false });
@@ -255,5 +268,6 @@ test("a refused token of the options ends the run with the gateway's error", asy
   const peer = await gateway.accept();
   await peer.next("auth");
   peer.send({ type: "error", code: "AUTH_FAILED", message: "unknown token", replyTo: "auth" });
-  await assert.rejects(provider.closed, (e) => e instanceof ProviderError && e.code === "AUTH_FAILED");
+  await assert.rejects(provider.closed, (e) => e instanceof ProviderError &&
+    e.code === "AUTH_FAILED");
 });

@@ -2,7 +2,8 @@
 // a scenario demands.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { allow, contentResult, createProvider, deny, fileResult, imageResult, ProviderError, QuestionEnded } from "../index.mjs";
+import { allow, contentResult, createProvider, deny, fileResult, imageResult, ProviderError,
+  QuestionEnded } from "../index.mjs";
 
 const [, , name] = process.argv;
 
@@ -82,7 +83,8 @@ const handlers = {
     { type: "resource", uri: "mem://a", name: "a" },
   ], { n: 1 }),
   image: () => imageResult(Buffer.from("png")),
-  slow: (_, { signal }) => new Promise((_done, failed) => (signal.onabort = () => failed(signal.reason))),
+  slow: (_, { signal }) => new Promise((_done, failed) =>
+    (signal.onabort = () => failed(signal.reason))),
   fail({ code, text, retryable }) {
     throw new ProviderError(code, text, { retryable });
   },
@@ -116,7 +118,8 @@ const handlers = {
   set_tools: ({ names = [], ...where }) => provider.updateTools(names.map(named), where),
   deny: ({ match = {}, text = "" }) => added(provider.deny(match, text)),
   explain: ({ match = {}, text = "" }) => added(provider.addContext(match, text)),
-  gate: ({ match = {}, failOpen }) => added(provider.gate(match, ({ args }) => decide(args), { failOpen })),
+  gate: ({ match = {}, failOpen }) => added(provider.gate(match, ({ args }) => decide(args),
+    { failOpen })),
   async remove_rules() {
     let revision = 0;
     for (const rule of rules.splice(0)) revision = await rule.remove();
@@ -160,10 +163,12 @@ const provider = createProvider(name, {
 });
 if (name === "listener") {
   /** @param {string} event @param {(e: any) => string} text */
-  const say = (event, text) => provider.subscribe(event, (e) => provider.keep(text(e), { session: e.sessionId }));
+  const say = (event, text) => provider.subscribe(event,
+    (e) => provider.keep(text(e), { session: e.sessionId }));
   say("user.message", (e) => `user: ${e.content}`);
   say("assistant.message", (e) => `assistant: ${e.content} (${e.toolRequests?.length ?? 0})`);
-  say("tool.execution_complete", ({ tool, provider: by = "", result: { type, code, output = "" } }) =>
+  say("tool.execution_complete",
+    ({ tool, provider: by = "", result: { type, code, output = "" } }) =>
     `tool: ${tool} by ${by}: failed=${type !== "success"}${code ? ` ${code}` : ""}: ${output}`);
   say("assistant.intent", (e) => `intent: ${e.intent}`);
   say("session.error", (e) => `error: ${e.message}`);

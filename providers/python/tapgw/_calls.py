@@ -35,7 +35,8 @@ async def progress(message: str) -> None:
     if running is None or not message or running.answered or running.info.reason or running.link.closed:
         return
     try:
-        await running.link.write({"type": "tool.progress", "id": running.info.id, "message": str(message)})
+        await running.link.write({"type": "tool.progress", "id": running.info.id,
+            "message": str(message)})
     except Exception as err:  # it is only for people
         running.link.log.debug("progress of %s not sent: %s", running.info.tool, err)
 
@@ -87,7 +88,8 @@ class RunningCall:
 
     __slots__ = ("calls", "link", "info", "args", "tool", "task", "answered", "grace", "ended")
 
-    def __init__(self, calls: "Calls", info: Call, args: dict[str, Any], tool: Optional[Tool]) -> None:
+    def __init__(self, calls: "Calls", info: Call, args: dict[str, Any],
+        tool: Optional[Tool]) -> None:
         """Make a call that has not begun."""
         self.calls = calls
         self.link = calls.link
@@ -106,7 +108,8 @@ class RunningCall:
             if self.tool is None:
                 raise Error(NOT_FOUND, f'this provider has no tool "{self.info.tool}"')
             handler = self.tool.handler
-            result = success(await (handler(self.args) if self.tool.is_async else invoke(handler, self.args)))
+            result = success(await (handler(self.args) if self.tool.is_async else invoke(handler,
+                self.args)))
         except asyncio.CancelledError:
             result = {}
         except (Exception, SystemExit) as err:
@@ -156,8 +159,10 @@ class RunningCall:
         try:
             return encode(result)
         except Exception as err:
-            text = f"{err.message}; return a tapgw.File, or less" if isinstance(err, Error) else repr(err)[:1000]
-            return encode({"type": "tool.result", "id": self.info.id, "error": text, "errorCode": INTERNAL})
+            text = f"{err.message}; return a tapgw.File, or less" if isinstance(err,
+                Error) else repr(err)[:1000]
+            return encode({"type": "tool.result", "id": self.info.id, "error": text,
+                "errorCode": INTERNAL})
 
 
 class Calls:
@@ -200,16 +205,20 @@ class Calls:
     def on_gate(self, m: dict[str, Any]) -> None:
         """Ask a gate of the user's about a call."""
         rule = self.offers.lookup(
-            lambda o: next((r for r in o.rules if r.decide and r.wire.get("gateId") == m["gateId"]), None))
-        answer = {"type": "gate.result", "gateId": m["gateId"], "callId": m["callId"], "decision": "deny"}
+            lambda o: next((r for r in o.rules if r.decide and r.wire.get("gateId") == m["gateId"]),
+                None))
+        answer = {"type": "gate.result", "gateId": m["gateId"], "callId": m["callId"],
+            "decision": "deny"}
         if rule is None:
-            self.link.send({**answer, "reason": f'Provider {self.provider.name} has no gate "{m["gateId"]}".'})
+            self.link.send({**answer,
+                "reason": f'Provider {self.provider.name} has no gate "{m["gateId"]}".'})
             return
         call = GateCall(m["callId"], m["sessionId"], m["tool"], m["args"], m.get("traceparent", ""))
 
         async def decide() -> None:
             try:
-                decision = decision_of(await asyncio.wait_for(invoke(rule.decide, call), GATE_TIMEOUT))
+                decision = decision_of(await asyncio.wait_for(invoke(rule.decide, call),
+                    GATE_TIMEOUT))
                 answer["decision"] = decision.verdict
                 if decision.text:
                     answer["reason"] = decision.text
@@ -222,7 +231,8 @@ class Calls:
             try:
                 self.link.send(answer)
             except Error:
-                self.link.send({**answer, "decision": "deny", "reason": "The gate's answer is too large to be sent."})
+                self.link.send({**answer, "decision": "deny",
+                    "reason": "The gate's answer is too large to be sent."})
 
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -54,7 +54,8 @@ class Connection(Link):
         writer = asyncio.ensure_future(self._write())
         pinger = asyncio.ensure_future(self._ping())
         try:
-            await asyncio.wait({reader, self.over, self.run.stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reader, self.over, self.run.stopped},
+                return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._end(reader, writer, pinger)
 

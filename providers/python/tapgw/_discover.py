@@ -161,7 +161,8 @@ async def dial(to: Endpoint) -> Any:
     url = to.url.replace("http", "ws", 1) if to.url.startswith("http") else to.url
     question = Question(to.token)
     modern = int(websockets.__version__.split(".")[0])
-    options: dict[str, Any] = {"compression": None, "max_size": MAX_FRAME, "ping_interval": None, "logger": _quiet,
+    options: dict[str, Any] = {"compression": None, "max_size": MAX_FRAME, "ping_interval": None,
+        "logger": _quiet,
                                "open_timeout": DIAL_TIMEOUT, "close_timeout": CLOSE_TIMEOUT}
     if to.token:
         options["additional_headers" if modern >= 14 else "extra_headers"] = {"Tapgw-Prove": question.header()}
@@ -174,7 +175,8 @@ async def dial(to: Endpoint) -> Any:
     if to.token:
         headers = ws.response.headers if hasattr(ws, "response") else ws.response_headers
         try:
-            question.check(" ".join(headers.get_all("Tapgw-Proof")), _address(ws.remote_address), to.from_user)
+            question.check(" ".join(headers.get_all("Tapgw-Proof")), _address(ws.remote_address),
+                to.from_user)
         except Exception as err:
             ws.transport.abort()
             await ws.wait_closed()
@@ -184,7 +186,8 @@ async def dial(to: Endpoint) -> Any:
 
 def _plain(url: str, err: Exception) -> Exception:
     response = getattr(err, "response", None)
-    status: Optional[int] = getattr(err, "status_code", None) or getattr(response, "status_code", None)
+    status: Optional[int] = getattr(err, "status_code", None) or getattr(response, "status_code",
+        None)
     if status == 401:
         return RefusedError(f"{url}: the gateway refused the token")
     if status is not None:

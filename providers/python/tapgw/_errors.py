@@ -32,7 +32,8 @@ class Error(Exception):
     what then names the change or the push.
     """
 
-    def __init__(self, code: str, message: str = "", *, retryable: bool = False, what: str = "") -> None:
+    def __init__(self, code: str, message: str = "", *, retryable: bool = False,
+        what: str = "") -> None:
         """Make an error. retryable says that a second try may succeed: of a tool on another instance."""
         super().__init__(code, message)
         self.code = code or INTERNAL

@@ -372,7 +372,8 @@ class Question:
     """
 
     def __init__(
-        self, session: str, m: dict[str, Any], send: Callable[["Question", dict[str, Any]], Coroutine[Any, Any, None]],
+        self, session: str, m: dict[str, Any], send: Callable[["Question", dict[str, Any]],
+            Coroutine[Any, Any, None]],
     ) -> None:
         """Make a question of an event's data; send sends its answer.
 
@@ -392,7 +393,8 @@ class Question:
         self._send = send
 
     async def answer(
-        self, *, decision: str = "", text: str = "", content: Optional[dict[str, Any]] = None, person: str = "",
+        self, *, decision: str = "", text: str = "", content: Optional[dict[str,
+            Any]] = None, person: str = "",
     ) -> None:
         """Answer the question; the first answer counts, wherever it comes from.
 
@@ -403,8 +405,10 @@ class Question:
         or not: if the question still waits, on_question gets it again.
         """
         what = f"answering question {self.id}"
-        fields: dict[str, Any] = {"decision": decision, "text": text, "content": content, "person": person}
-        message = {"type": "question.answer", "question": self.id, **{k: v for k, v in fields.items() if v or v == {}}}
+        fields: dict[str, Any] = {"decision": decision, "text": text, "content": content,
+            "person": person}
+        message = {"type": "question.answer", "question": self.id,
+            **{k: v for k, v in fields.items() if v or v == {}}}
         if content is not None:
             check_json(f"{what}: content", content)
         await self._send(self, message)

@@ -45,7 +45,8 @@ class Transform:
 
     def wire(self) -> Message:
         """Return the transform as the gateway gets it."""
-        return {"action": self.action} if self.rewrite else {"action": self.action, "content": self.content}
+        return {"action": self.action} if self.rewrite else {"action": self.action,
+            "content": self.content}
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Offer:
 
     def clone(self) -> "Offer":
         """Return a copy whose dicts may be changed."""
-        return dataclasses.replace(self, transforms=dict(self.transforms), filters=dict(self.filters),
+        return dataclasses.replace(self, transforms=dict(self.transforms),
+            filters=dict(self.filters),
                                    per_session=dict(self.per_session))
 
     def special(self, session: str) -> SessionOffer:
@@ -85,7 +87,8 @@ class Offer:
         """Change a session's own part of the offer."""
         self.per_session[session] = dataclasses.replace(self.special(session), **new)
 
-    def change_tools(self, session: str, edit: Callable[[tuple[Tool, ...]], tuple[Tool, ...]]) -> None:
+    def change_tools(self, session: str, edit: Callable[[tuple[Tool, ...]],
+        tuple[Tool, ...]]) -> None:
         """Change the tools of one session, or of all ("")."""
         def limited(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
             tools = edit(tools)
@@ -230,7 +233,8 @@ class Offers:
         """Return the changes that give a session that was just joined the parts that a hello can't contain."""
         changes = []
         for stream, rules in sorted(self.offer.filters.items()):
-            def set_filter(_: Offer, s: str, r: str, stream: str = stream, rules: Any = rules) -> Message:
+            def set_filter(_: Offer, s: str, r: str, stream: str = stream,
+                rules: Any = rules) -> Message:
                 return filter_set(stream, rules, s, r)
             changes.append(Change(f"setting the filter of {stream}", session, None, set_filter))
         special = self.offer.special(session)
@@ -240,7 +244,8 @@ class Offers:
                                   lambda _, s, r: update("tools.update", r, s, tools=tools)))
         if special.context is not None:
             changes.append(Change("setting the context", session, None,
-                                  lambda _, s, r: update("context.update", r, s, context=special.context)))
+                                  lambda _, s, r: update("context.update", r, s,
+                                      context=special.context)))
         return changes
 
     def forget_session(self, session: str) -> None:

@@ -19,12 +19,14 @@ class Options:
         self, name: str, *, url: str = "", token: str = "", token_file: str = "", instance: str = "",
         metadata: Optional[dict[str, Any]] = None, session: str = "",
         pick_session: Optional[Callable[[list[Session]], Optional[str]]] = None,
-        prepare_session: Optional[Callable[[Session], Any]] = None, context: str = "", startup_context: str = "",
+        prepare_session: Optional[Callable[[Session],
+            Any]] = None, context: str = "", startup_context: str = "",
         concurrency: Optional[Concurrency] = None, max_calls: int = 64,
         on_bound: Optional[Callable[[Binding], Any]] = None,
         on_session: Optional[Callable[[SessionEvent], Any]] = None,
         on_question: Optional[Callable[[Question], Any]] = None,
-        on_error: Optional[Callable[[Exception], Any]] = None, logger: Optional[logging.Logger] = None,
+        on_error: Optional[Callable[[Exception],
+            Any]] = None, logger: Optional[logging.Logger] = None,
     ) -> None:
         """Make a provider; docs/providers.md explains the options. Mistakes in them are errors of run."""
         self.name = name

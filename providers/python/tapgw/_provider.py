@@ -111,7 +111,8 @@ class Provider(Options):
     def tool(self, fn: F) -> F: ...
 
     @overload
-    def tool(self, *, name: str = "", description: str = "", parameters: Optional[dict[str, Any]] = None,
+    def tool(self, *, name: str = "", description: str = "",
+        parameters: Optional[dict[str, Any]] = None,
              timeout: Optional[float] = None, validate: bool = True, title: str = "",
              annotations: Optional[dict[str, bool]] = None,
              output_schema: Optional[dict[str, Any]] = None) -> Callable[[F], F]: ...
@@ -156,7 +157,8 @@ class Provider(Options):
         new = tuple(tools)
 
         def setting(session: str) -> Change:
-            return Change("setting the tools", session, lambda o: o.change_tools(session, lambda _: new),
+            return Change("setting the tools", session, lambda o: o.change_tools(session,
+                lambda _: new),
                           lambda _, s, r: update("tools.update", r, s, tools=wire_tools(new)))
 
         return await self._change_each(sessions, setting)
@@ -178,9 +180,11 @@ class Provider(Options):
             raise Error(INVALID_JSON, "an event needs a text or a prompt", what="pushing")
         if metadata is not None:
             check_json("pushing: metadata", metadata)
-        fields: dict[str, Any] = {"event": text, "prompt": prompt, "stream": stream, "sessionId": session,
+        fields: dict[str, Any] = {"event": text, "prompt": prompt, "stream": stream,
+            "sessionId": session,
                                   "broadcast": broadcast, "metadata": metadata}
-        message = {"type": "push", "level": level, **{k: v for k, v in fields.items() if v or v == {}}}
+        message = {"type": "push", "level": level, **{k: v for k, v in fields.items() if v
+            or v == {}}}
         return await self._requests("pushing").push(message, wait_delivered)
 
     async def keep(self, text: str) -> Receipt:
@@ -264,27 +268,33 @@ class Provider(Options):
             wire["failOpen"] = True
         return await self._add_rule("adding a gate", match, wire, decide)
 
-    async def _add_rule(self, what: str, match: Match, wire: Message, decide: Optional[Decide] = None) -> Rule:
-        rule = Rule({"match": match.wire(), **wire} if match.wire() else wire, decide, self._remove_rule)
+    async def _add_rule(self, what: str, match: Match, wire: Message,
+        decide: Optional[Decide] = None) -> Rule:
+        rule = Rule({"match": match.wire(), **wire} if match.wire() else wire, decide,
+            self._remove_rule)
         rule.revision = await self._change_rules(what, lambda rules: (*rules, rule))
         return rule
 
     async def _remove_rule(self, rule: Rule) -> int:
-        return await self._change_rules("removing a rule", lambda rules: tuple(r for r in rules if r is not rule))
+        return await self._change_rules("removing a rule",
+            lambda rules: tuple(r for r in rules if r is not rule))
 
-    async def _change_rules(self, what: str, edit: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> int:
+    async def _change_rules(self, what: str, edit: Callable[[tuple[Rule, ...]],
+        tuple[Rule, ...]]) -> int:
         def apply(o: Offer) -> None:
             o.rules = edit(o.rules)
 
         return await self._offers.change(Change(
-            what, "", apply, lambda o, s, r: update("hooks.update", r, s, onPreToolUse=[x.wire for x in o.rules])))
+            what, "", apply, lambda o, s, r: update("hooks.update", r, s,
+                onPreToolUse=[x.wire for x in o.rules])))
 
     # The prompt.
 
     async def set_context(self, text: str, *sessions: str) -> int:
         """Replace the text that is added to each prompt of the user, in all sessions or only in these."""
         if len(text.encode(errors="replace")) > MAX_TEXT:
-            raise Error(PAYLOAD_TOO_LARGE, f"it is over {MAX_TEXT} bytes", what="setting the context")
+            raise Error(PAYLOAD_TOO_LARGE, f"it is over {MAX_TEXT} bytes",
+                what="setting the context")
 
         def setting(session: str) -> Change:
             def apply(o: Offer) -> None:
@@ -337,7 +347,8 @@ class Provider(Options):
 
         wire = {section: t.wire() if t else None}
         return await self._offers.change(Change(
-            f"changing section {section}", "", apply, lambda _, s, r: update("hooks.update", r, s, transforms=wire)))
+            f"changing section {section}", "", apply, lambda _, s, r: update("hooks.update", r, s,
+                transforms=wire)))
 
     async def _change_each(self, sessions: tuple[str, ...], make: Callable[[str], Change]) -> int:
         revision = 0
@@ -353,9 +364,11 @@ def _addition(tool: Tool, session: str) -> Change:
         return (*tools, tool)
 
     def message(o: Offer, s: str, r: str) -> Message:
-        return _tools_update(o, s, r) or update("tools.update", r, s, tools=[tool.wire()], remove=[])
+        return _tools_update(o, s, r) or update("tools.update", r, s, tools=[tool.wire()],
+            remove=[])
 
-    return Change(f"adding tool {tool.name}", session, lambda o: o.change_tools(session, edit), message)
+    return Change(f"adding tool {tool.name}", session, lambda o: o.change_tools(session, edit),
+        message)
 
 
 def _tools_update(o: Offer, session: str, request: str) -> Optional[Message]:

@@ -44,7 +44,8 @@ class Questions:
         waiting = self.waiting.pop(data["id"], None)
         if waiting is None or waiting.task is None:
             return
-        waiting.question.end = QuestionEnd(data["reason"], data.get("by") or "", data.get("person") or "")
+        waiting.question.end = QuestionEnd(data["reason"], data.get("by") or "", data.get("person")
+            or "")
         own = waiting.own
         if own is None or not own.done.done() or own.err is not None:
             waiting.task.cancel("the question is over")

@@ -137,7 +137,8 @@ class Requests:
         """End the requests that wait for the answer of a session that has ended."""
         for r in list(self.waiting.values()):
             if session in r.due:
-                r.err = r.err or Error(INVALID_SESSION, f'session "{session}" has ended', what=_WHAT[r.kind])
+                r.err = r.err or Error(INVALID_SESSION, f'session "{session}" has ended',
+                    what=_WHAT[r.kind])
                 r.answered(session)
 
     def end(self) -> None:
@@ -155,7 +156,8 @@ def _entries(streams: dict[str, Any]) -> list[Entry]:
         stream, _, provider = key.partition("@")
         for e in entries:
             try:
-                found.append(Entry(stream, provider, time_of(e["ts"]), e["event"], e["level"], e.get("metadata"),
+                found.append(Entry(stream, provider, time_of(e["ts"]), e["event"], e["level"],
+                    e.get("metadata"),
                                    e.get("prompt") or ""))
             except (ValueError, KeyError, TypeError, AttributeError) as err:
                 raise ValueError(f"querying: the gateway's answer: {err!r}") from None

@@ -135,14 +135,16 @@ class Run:
         except (Exception, SystemExit) as err:
             self.log.error("%s failed", what, exc_info=err)
 
-    def callback(self, fn: Callable[..., Any], *args: Any, timeout: Optional[float] = None) -> asyncio.Task[Any]:
+    def callback(self, fn: Callable[..., Any], *args: Any,
+        timeout: Optional[float] = None) -> asyncio.Task[Any]:
         """Run a callback after the earlier ones."""
         before = self.last
 
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait({before})
-            await self.guarded(asyncio.wait_for(call_back(fn, *args), timeout), getattr(fn, "__name__", "callback"))
+            await self.guarded(asyncio.wait_for(call_back(fn, *args), timeout),
+                getattr(fn, "__name__", "callback"))
 
         self.last = self.spawn(work())
         return self.last

@@ -25,7 +25,8 @@ _ARRAYS: dict[Any, Convert] = {
 def describe(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the description of a function, and those of its parameters, from its docstring."""
     doc = inspect.getdoc(fn) or ""
-    texts = {m[1]: " ".join(m[2].split()) for m in re.finditer(r"^:param (?:\S+ )?(\w+): *(.*)$", doc, re.M)}
+    texts = {m[1]: " ".join(m[2].split()) for m in re.finditer(r"^:param (?:\S+ )?(\w+): *(.*)$",
+        doc, re.M)}
     head, _, args = re.sub(r"(?m)^:\w+.*\n?", "", doc).partition("\nArgs:\n")
     if doc.startswith("Args:\n"):
         head, args = "", doc[len("Args:\n"):]
@@ -38,12 +39,15 @@ def describe(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
             indent, name, texts[found[2]] = len(found[1]), found[2], found[3]
         elif name and line.strip():
             texts[name] += " " + line.strip()
-    return re.split(r"\n(?:Returns|Raises|Yields|Example|Examples):\n", "\n" + head)[0].strip(), texts
+    return re.split(r"\n(?:Returns|Raises|Yields|Example|Examples):\n",
+        "\n" + head)[0].strip(), texts
 
 
-def of_function(fn: Callable[..., Any]) -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
+def of_function(fn: Callable[..., Any]) -> tuple[dict[str, Any],
+    Callable[[dict[str, Any]], dict[str, Any]]]:
     """Return the schema of a function's arguments, and a function that makes them of a call's arguments."""
-    hints = typing.get_type_hints(fn if inspect.isroutine(fn) else type(fn).__call__, include_extras=True)
+    hints = typing.get_type_hints(fn if inspect.isroutine(fn) else type(fn).__call__,
+        include_extras=True)
     _, texts = describe(fn)
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -64,7 +68,8 @@ def of_function(fn: Callable[..., Any]) -> tuple[dict[str, Any], Callable[[dict[
         properties[p.name] = schema
         if convert:
             converts[p.name] = convert
-    whole: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    whole: dict[str, Any] = {"type": "object", "properties": properties,
+        "additionalProperties": False}
     if required:
         whole["required"] = required
     if not converts:
@@ -108,7 +113,8 @@ def _schema(hint: Any, within: tuple[Any, ...]) -> tuple[dict[str, Any], Convert
     raise TypeError(f"{hint} has no JSON Schema")
 
 
-def _array(origin: Any, args: tuple[Any, ...], within: tuple[Any, ...]) -> tuple[dict[str, Any], Convert]:
+def _array(origin: Any, args: tuple[Any, ...], within: tuple[Any, ...]) -> tuple[dict[str, Any],
+    Convert]:
     make = _ARRAYS[origin]
     if origin is tuple and args and args[-1] is not Ellipsis:
         raise TypeError("a tuple must be tuple[T, ...]")
@@ -150,7 +156,8 @@ def _class(hint: Any, within: tuple[Any, ...]) -> tuple[dict[str, Any], Convert]
         raise TypeError(f"{hint.__name__} has no JSON Schema: use a dataclass or a TypedDict")
     parts = {name: _schema(h, within) for name, h in hints.items()}
     converts = {name: c for name, (_, c) in parts.items() if c}
-    schema: dict[str, Any] = {"type": "object", "properties": {name: s for name, (s, _) in parts.items()},
+    schema: dict[str, Any] = {"type": "object",
+        "properties": {name: s for name, (s, _) in parts.items()},
                               "additionalProperties": False}
     if required:
         schema["required"] = required

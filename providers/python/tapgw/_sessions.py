@@ -87,7 +87,8 @@ class Sessions:
             self.run.accepted()
         before = self.active
         self.active = [
-            Session(s["id"], str(s.get("label") or ""), str(s.get("cwd") or ""), s.get("foreground") is True)
+            Session(s["id"], str(s.get("label") or ""), str(s.get("cwd") or ""),
+                s.get("foreground") is True)
             for s in m["active"] if isinstance(s, dict) and isinstance(s.get("id"), str)
         ]
         self.unbindable.clear()
@@ -133,7 +134,8 @@ class Sessions:
         elif self.find(self.run.session) and self.run.session not in self.unbindable:
             chosen = self.run.session
         else:
-            # A session without a directory is one that this provider may not bind to. The first one is tried anyway.
+            # A session without a directory is one that this provider may not bind to. The first one
+            # is tried anyway.
             return next((s.id for i, s in enumerate(self.active)
                          if s.id not in self.unbindable and (i == 0 or s.cwd)), "")
         return chosen if chosen not in self.unbindable and self.find(chosen) else ""
@@ -186,14 +188,16 @@ class Sessions:
     def new_binding(self, session: str) -> Bound:
         """Make the binding to a session that the provider has joined."""
         s = self.find(session)
-        b = Bound(Binding(session, s.cwd if s else "", self.link.provider_id, self.link.persist_dir))
+        b = Bound(Binding(session, s.cwd if s else "", self.link.provider_id,
+            self.link.persist_dir))
         self.link.bindings[session] = b
         return b
 
     def open_binding(self, b: Bound) -> None:
         """Send the parts that the hello could not contain, such as filters, and then start the binding."""
         offers = self.offers
-        offers.queue[:0] = [*offers.session_changes(b.info.session), Change(then=lambda: self.start_binding(b))]
+        offers.queue[:0] = [*offers.session_changes(b.info.session),
+            Change(then=lambda: self.start_binding(b))]
 
     def start_binding(self, b: Bound) -> None:
         """Run on_bound."""
@@ -203,7 +207,8 @@ class Sessions:
         self.link.open = True
         self.link.log.info("bound to session %s as %s", b.info.session, b.info.provider_id)
         if self.provider.on_bound is not None:
-            b.task = self.link.spawn(self.run.guarded(call_back(self.provider.on_bound, b.info), "on_bound"))
+            b.task = self.link.spawn(self.run.guarded(call_back(self.provider.on_bound, b.info),
+                "on_bound"))
 
     def on_error(self, m: dict[str, Any]) -> None:
         """Handle an error message."""
@@ -240,7 +245,8 @@ class Sessions:
         if code == INVALID_SESSION:
             if self.link.to.paired:
                 raise not_paired(str(err))
-            # It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
+            # It has ended or is not open to this provider. A new list comes when anything changes,
+            # and clears this.
             self.unbindable.add(self.link.hello_session)
             self.link.log.info("session not bound: %s", err)
             self.bind()

@@ -105,7 +105,8 @@ def tool_of(fn: Callable[..., Any], *, name: str = "", description: str = "",
     else:
         def handler(args: dict[str, Any]) -> Any:  # type: ignore[misc]
             return fn(**convert(args))
-    tool = Tool(name, description or _schema.describe(fn)[0], handler, parameters, timeout, validate, title,
+    tool = Tool(name, description or _schema.describe(fn)[0], handler, parameters, timeout,
+        validate, title,
                 annotations, output_schema)
     tool.check()
     return tool
@@ -113,7 +114,8 @@ def tool_of(fn: Callable[..., Any], *, name: str = "", description: str = "",
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Report whether calling a function returns a coroutine."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__",
+        None))
 
 
 async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
@@ -148,7 +150,8 @@ async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
         except RuntimeError:
             pass  # the loop has ended
 
-    threading.Thread(target=work, name=f"tapgw {getattr(fn, '__name__', 'function')}", daemon=True).start()
+    threading.Thread(target=work, name=f"tapgw {getattr(fn, '__name__', 'function')}",
+        daemon=True).start()
     value = await future
     return await value if inspect.isawaitable(value) else value
 

@@ -55,7 +55,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no type of JSON")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False,
+    default=_plain).encode
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
 _decode = json.JSONDecoder().decode
 
@@ -73,7 +74,8 @@ def encode(message: dict[str, Any]) -> str:
         size = len(text.encode())
         if size > limit:
             what = message["type"]
-            raise Error(PAYLOAD_TOO_LARGE, f"this {what} is {size} bytes, over the limit of {limit}")
+            raise Error(PAYLOAD_TOO_LARGE,
+                f"this {what} is {size} bytes, over the limit of {limit}")
     return text
 
 

@@ -41,7 +41,8 @@ class Documented(tapgw._provider.Provider):
 def code(prompt: str) -> str:
     """Return the code of the pairing that waits, as a person types it."""
     url = "http" + os.environ["TAP_GATEWAY_URL"][len("ws"):] + "/api/v1/pairings"
-    request = urllib.request.Request(url, headers={"Authorization": "Bearer " + os.environ["INTERNAL_TOKEN"]})
+    request = urllib.request.Request(url,
+        headers={"Authorization": "Bearer " + os.environ["INTERNAL_TOKEN"]})
     with urllib.request.urlopen(request) as answer:
         return str(json.load(answer)[0]["code"])
 
@@ -60,7 +61,8 @@ async def main(file: str) -> None:
             continue
         count += 1
         made.clear()
-        value = eval(compile(body, f"block {count}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        value = eval(compile(body, f"block {count}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT),
+            names)
         if inspect.iscoroutine(value):
             await value
         for p in made:

@@ -27,7 +27,8 @@ def sample(name: str) -> Provider:
     elif name == "answerer":
         options = {"on_question": lambda q: hear(p, q)}
     elif name == "instance":
-        options = {"instance": "tab-1", "metadata": {"title": "Tab 1"}, "concurrency": Concurrency(2, "provider"),
+        options = {"instance": "tab-1", "metadata": {"title": "Tab 1"},
+            "concurrency": Concurrency(2, "provider"),
                    "startup_context": "At first.", "context": "Always."}
     token = "" if name == "paired" else os.environ["TAP_PROVIDER_TOKEN"]
     p = Provider(name, url=os.environ["TAP_GATEWAY_URL"], token=token, **options)
@@ -43,13 +44,15 @@ def listen(p: Provider) -> None:
         await p.push(text, session=session, level="keep")
 
     p.subscribe(UserMessage, lambda e: say(e.session, f"user: {e.content}"))
-    p.subscribe(AssistantMessage, lambda e: say(e.session, f"assistant: {e.content} ({len(e.tool_requests)})"))
+    p.subscribe(AssistantMessage,
+        lambda e: say(e.session, f"assistant: {e.content} ({len(e.tool_requests)})"))
     p.subscribe(ToolExecution, lambda e: say(
         e.session,
         f"tool: {e.tool} by {e.provider}: failed={str(e.failed).lower()}{e.code and ' '}{e.code}: {e.output}"))
     p.subscribe(AssistantIntent, lambda e: say(e.session, f"intent: {e.intent}"))
     p.subscribe(SessionError, lambda e: say(e.session, f"error: {e.message}"))
-    p.subscribe(Pushed, lambda e: say(e.session, f"pushed: {e.stream}@{e.provider} {e.level}: {e.text}"))
+    p.subscribe(Pushed, lambda e: say(e.session,
+        f"pushed: {e.stream}@{e.provider} {e.level}: {e.text}"))
 
 
 questions: dict[str, Question] = {}
@@ -70,7 +73,8 @@ async def hear(p: Provider, q: Question) -> None:
         await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
         if q.end is not None:
-            await p.push(f"ended: {q.end.reason} by {q.end.by}: {q.end.person}", session=q.session, level="keep")
+            await p.push(f"ended: {q.end.reason} by {q.end.by}: {q.end.person}", session=q.session,
+                level="keep")
         raise
 
 
@@ -96,7 +100,8 @@ def add_tools(p: Provider) -> None:
 
     @tool
     async def parts() -> Content:
-        return Content([Part("text", text="look"), Part("image", mime_type="image/png", data=b"png"),
+        return Content([Part("text", text="look"), Part("image", mime_type="image/png",
+            data=b"png"),
                         Part("resource", uri="mem://a", name="a")], data={"n": 1})
 
     @tool
@@ -143,7 +148,8 @@ def add_push_tools(p: Provider, tool: Any) -> None:
         return {"session": r.session, "seq": r.seq, "fate": r.fate, "reason": r.reason}
 
     @tool
-    async def push(event: str = "", level: Any = "surface", broadcast: bool = False, wait: bool = False,
+    async def push(event: str = "", level: Any = "surface", broadcast: bool = False,
+        wait: bool = False,
                    **more: Any) -> Any:
         r = await p.push(event, level=level, broadcast=broadcast, wait_delivered=wait, **more)
         return [receipt(x) for x in r.each] if broadcast else receipt(r)
@@ -178,7 +184,8 @@ def add_offer_tools(p: Provider, tool: Any) -> None:
         async def say(_: dict[str, Any]) -> str:
             return name
         if name == "described":
-            return Tool(name, "Says its name", say, title="The title", output_schema={"type": "object"},
+            return Tool(name, "Says its name", say, title="The title",
+                output_schema={"type": "object"},
                         annotations={"readOnlyHint": True, "openWorldHint": False})
         return Tool(name, "Says its name", say)
 
@@ -203,7 +210,8 @@ def add_offer_tools(p: Provider, tool: Any) -> None:
         if action == "remove":
             return await p.remove_transform(section)
         if action != "callback":
-            return await {"append": p.append, "prepend": p.prepend, "replace": p.replace}[action](section, text)
+            return await {"append": p.append, "prepend": p.prepend,
+                "replace": p.replace}[action](section, text)
 
         def upper(s: Section) -> str:
             if s.current == "fail":
@@ -224,7 +232,8 @@ def add_rule_tools(p: Provider, tool: Any, rules: list[Rule]) -> None:
         choice = call.args.get("decide")
         if choice == "fail":
             raise RuntimeError(text)
-        decisions: dict[Any, Decision] = {"allow": allow(), "explain": allow_with(text), "deny": deny(text)}
+        decisions: dict[Any, Decision] = {"allow": allow(), "explain": allow_with(text),
+            "deny": deny(text)}
         return decisions.get(choice)
 
     async def refuse(match: dict[str, str] = {}, text: str = "") -> int:

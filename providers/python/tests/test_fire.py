@@ -18,7 +18,8 @@ from tapgw import Error, Match, Provider, ProviderError, _calls, _link, _runner,
 PATIENCE = 20.0
 TOKEN = "ptk-1"
 SESSIONS = {"type": "sessions", "active": [{"id": "s1", "label": "one", "cwd": "/one"}]}
-ACK = {"type": "hello.ack", "protocolVersion": 2, "providerId": "p-1", "sessionId": "s1", "reconnectToken": "rt-1"}
+ACK = {"type": "hello.ack", "protocolVersion": 2, "providerId": "p-1", "sessionId": "s1",
+    "reconnectToken": "rt-1"}
 
 
 def proof(nonce: str, address: str, token: str = TOKEN) -> str:
@@ -75,7 +76,8 @@ async def bind(ws: Any) -> dict[str, Any]:
 
 def call(id: str, tool: str, **args: Any) -> str:
     """Return a call."""
-    return json.dumps({"type": "tool.call", "id": id, "sessionId": "s1", "tool": tool, "args": args})
+    return json.dumps({"type": "tool.call", "id": id, "sessionId": "s1", "tool": tool,
+        "args": args})
 
 
 @contextlib.asynccontextmanager
@@ -88,7 +90,8 @@ async def running(p: Provider) -> AsyncIterator["asyncio.Task[None]"]:
     finally:
         p.stop()
         await asyncio.wait({task}, timeout=PATIENCE)
-        left = [t for t in asyncio.all_tasks() - before if "Provider" in repr(t) or "tapgw" in repr(t)]
+        left = [t for t in asyncio.all_tasks() - before if "Provider" in repr(t)
+            or "tapgw" in repr(t)]
         assert not left, f"{len(left)} tasks are left: {left[:3]}, want none"
 
 
@@ -156,14 +159,17 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
             await bind(ws)
             reading = asyncio.ensure_future(read(ws))
             for i in range(n):
-                await ws.send(call(f"c{i}", ("echo", "slow", "stubborn", "slow")[i % 4], **({"text": "x"} if i % 4 == 0
+                await ws.send(call(f"c{i}", ("echo", "slow", "stubborn", "slow")[i % 4],
+                    **({"text": "x"} if i % 4 == 0
                                                                                             else {})))
                 if i % 4 == 3:  # some end while others begin
-                    await ws.send(json.dumps({"type": "tool.cancel", "id": f"c{i}", "sessionId": "s1",
+                    await ws.send(json.dumps({"type": "tool.cancel", "id": f"c{i}",
+                        "sessionId": "s1",
                                               "reason": "interrupted"}))
             for i in range(n):
                 for _ in range(1 + i % 2):  # some twice
-                    await ws.send(json.dumps({"type": "tool.cancel", "id": f"c{i}", "sessionId": "s1",
+                    await ws.send(json.dumps({"type": "tool.cancel", "id": f"c{i}",
+                        "sessionId": "s1",
                                               "reason": "timeout"}))
             await all_ended.wait()
             await ws.send(call("last", "echo", text="x"))
@@ -240,7 +246,8 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
             dials = gateway.dials
             await gateway.start()
             await asyncio.sleep(0.05)
-            self.assertFalse(task.done(), f"the provider ended after a refused token: {task}, want it to dial on")
+            self.assertFalse(task.done(),
+                f"the provider ended after a refused token: {task}, want it to dial on")
             self.assertGreater(gateway.dials, dials)
             gateway.token = TOKEN
             await asyncio.wait_for(bound.acquire(), PATIENCE)
@@ -260,7 +267,8 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
 
         gateway = Gateway(serve)
         await gateway.start()
-        with mock.patch.object(_link, "PING_EVERY", 0.01), mock.patch.object(_link, "PONG_TIMEOUT", 0.5):
+        with mock.patch.object(_link, "PING_EVERY", 0.01), mock.patch.object(_link, "PONG_TIMEOUT",
+            0.5):
             async with running(self.provider(gateway.url)):
                 await asyncio.wait_for(bound.acquire(), PATIENCE)
                 await asyncio.wait_for(bound.acquire(), PATIENCE)
@@ -268,7 +276,8 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_cut_at_every_byte(self) -> None:
         """A gateway that goes away in the middle of anything is no more than a lost connection."""
-        frames = b"".join(frame(json.dumps(m)) for m in (SESSIONS, ACK)) + frame(call("c1", "echo", text="x"))
+        frames = b"".join(frame(json.dumps(m)) for m in (SESSIONS, ACK)) + frame(call("c1", "echo",
+            text="x"))
         at, whole, port = 0, asyncio.Event(), 0
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -315,10 +324,12 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
 
         async def serve(ws: Any) -> None:
             await bind(ws)
-            deep = call("deep", "echo").replace("{}", '{"text":' + "[" * 90_000 + "]" * 90_000 + "}")
+            deep = call("deep", "echo").replace("{}",
+                '{"text":' + "[" * 90_000 + "]" * 90_000 + "}")
             digits = call("digits", "echo").replace("{}", '{"text":' + "9" * 5000 + "}")
             texts = [t.replace('": ', '":').replace(', "', ',"') for t in (deep, digits)]
-            texts += [call(f"{name}-{kind}", kind, name=name) for name in odd for kind in ("task", "thread")]
+            texts += [call(f"{name}-{kind}", kind, name=name) for name in odd for kind in ("task",
+                "thread")]
             for text in texts:
                 await ws.send(text)
             while len(answers) < len(texts):
@@ -350,7 +361,8 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
         await gateway.stop()
         whole = {name for name, m in answers.items() if "data" in m}
         self.assertEqual(whole, {"surrogate-task", "surrogate-thread"})
-        self.assertEqual([m for m in answers.values() if "data" not in m and not isinstance(m.get("error"), str)], [])
+        self.assertEqual([m for m in answers.values() if "data" not in m
+            and not isinstance(m.get("error"), str)], [])
 
     async def test_odd_changes(self) -> None:
         """A change with a value of a wrong type fails for its caller, and changes nothing else."""
@@ -378,7 +390,8 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
         """A token that the program gave and the gateway refuses ends the run."""
         async def serve(ws: Any) -> None:
             await ws.recv()
-            await ws.send(json.dumps({"type": "error", "code": "AUTH_FAILED", "message": "no", "replyTo": "auth"}))
+            await ws.send(json.dumps({"type": "error", "code": "AUTH_FAILED", "message": "no",
+                "replyTo": "auth"}))
             await ws.wait_closed()
 
         gateway = Gateway(serve)

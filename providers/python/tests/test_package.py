@@ -17,17 +17,22 @@ class PackageTest(unittest.TestCase):
         """It builds without a network, and has the types and the version of the package."""
         with tempfile.TemporaryDirectory() as name:
             work = Path(name)
-            source = shutil.copytree(ROOT, work / "source", ignore=shutil.ignore_patterns("__pycache__"))
+            source = shutil.copytree(ROOT, work / "source",
+                ignore=shutil.ignore_patterns("__pycache__"))
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-            self.run_in(work, *pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps", "-w", "dist",
+            self.run_in(work, *pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps",
+                "-w", "dist",
                         str(source))
             wheels = list((work / "dist").iterdir())
             self.assertEqual([w.name for w in wheels], ["tapgw-2.0.0-py3-none-any.whl"])
-            self.run_in(work, *pip, "install", "--no-index", "--no-deps", "--target", "into", str(wheels[0]))
+            self.run_in(work, *pip, "install", "--no-index", "--no-deps", "--target", "into",
+                str(wheels[0]))
             installed = [p.name for p in (work / "into" / "tapgw").iterdir()]
             self.assertIn("py.typed", installed)
-            found = self.run_in(work / "into", sys.executable, "-c", "import tapgw; print(tapgw.__file__)")
-            self.assertEqual(Path(found.strip()), (work / "into" / "tapgw" / "__init__.py").resolve())
+            found = self.run_in(work / "into", sys.executable, "-c",
+                "import tapgw; print(tapgw.__file__)")
+            self.assertEqual(Path(found.strip()),
+                (work / "into" / "tapgw" / "__init__.py").resolve())
 
     def test_main(self) -> None:
         """main ends on SIGTERM although a callback ignores that it is cancelled, and says in one line why it can't go
@@ -46,7 +51,8 @@ tapgw.Provider("x", url="ws://127.0.0.1:1", token="ptk-1", on_error=hang).main()
 print("ended")
 """
         self.assertEqual(self.run_in(ROOT, sys.executable, "-B", "-c", program), "ended\n")
-        done = subprocess.run([sys.executable, "-B", "-c", "import tapgw; tapgw.Provider('a b').main()"], cwd=ROOT,
+        done = subprocess.run([sys.executable, "-B", "-c",
+            "import tapgw; tapgw.Provider('a b').main()"], cwd=ROOT,
                               capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
         self.assertIn("stopping: provider a b: its name must be", done.stderr)

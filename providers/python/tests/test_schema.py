@@ -55,17 +55,25 @@ class SchemaTest(unittest.TestCase):
         """Each type has its schema."""
         for hint, want in [
             (str, {"type": "string"}), (int, {"type": "integer"}), (float, {"type": "number"}),
-            (bool, {"type": "boolean"}), (Any, {}), (dict, {"type": "object"}), (list, {"type": "array"}),
+            (bool, {"type": "boolean"}), (Any, {}), (dict, {"type": "object"}), (list,
+                {"type": "array"}),
             (list[int], {"type": "array", "items": {"type": "integer"}}),
             (tuple[str, ...], {"type": "array", "items": {"type": "string"}}),
             (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-            (Optional[str], {"type": ["string", "null"]}), (int | str, {"type": ["integer", "string"]}),
-            (Union[list[int], None], {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]}),
-            (Literal["a", "b"], {"enum": ["a", "b"]}), (Color, {"enum": ["red", "blue"]}), (Id, {"type": "string"}),
-            (Annotated[int, "how many", {"minimum": 1}], {"type": "integer", "description": "how many", "minimum": 1}),
-            (Point, {"type": "object", "additionalProperties": False, "required": ["x"], "properties": {
-                "x": {"type": "integer"}, "y": {"type": "integer"}, "color": {"enum": ["red", "blue"]}}}),
-            (Options, {"type": "object", "additionalProperties": False, "properties": {"deep": {"type": "boolean"}}}),
+            (Optional[str], {"type": ["string", "null"]}), (int | str,
+                {"type": ["integer", "string"]}),
+            (Union[list[int], None], {"anyOf": [{"type": "array", "items": {"type": "integer"}},
+                {"type": "null"}]}),
+            (Literal["a", "b"], {"enum": ["a", "b"]}), (Color, {"enum": ["red", "blue"]}), (Id,
+                {"type": "string"}),
+            (Annotated[int, "how many", {"minimum": 1}],
+                {"type": "integer", "description": "how many", "minimum": 1}),
+            (Point, {"type": "object", "additionalProperties": False, "required": ["x"],
+                "properties": {
+                "x": {"type": "integer"}, "y": {"type": "integer"}, "color": {"enum": ["red",
+                    "blue"]}}}),
+            (Options, {"type": "object", "additionalProperties": False,
+                "properties": {"deep": {"type": "boolean"}}}),
         ]:
             with self.subTest(hint=hint):
                 self.assertEqual(prop(hint), want)
@@ -107,12 +115,15 @@ class SchemaTest(unittest.TestCase):
 
     def test_values(self) -> None:
         """Arguments become the values that the hints say."""
-        def fn(p: Point, all: list[Point], names: set[str], c: Optional[Color] = None, raw: Any = None) -> None:
+        def fn(p: Point, all: list[Point], names: set[str], c: Optional[Color] = None,
+            raw: Any = None) -> None:
             pass
         _, convert = of_function(fn)
-        self.assertEqual(convert({"p": {"x": 1, "color": "blue"}, "all": [{"x": 2}], "names": ["a", "a"], "c": None,
+        self.assertEqual(convert({"p": {"x": 1, "color": "blue"}, "all": [{"x": 2}],
+            "names": ["a", "a"], "c": None,
                                   "raw": {"x": 1}}),
-                         {"p": Point(1, 0, Color.BLUE), "all": [Point(2)], "names": {"a"}, "c": None, "raw": {"x": 1}})
+                         {"p": Point(1, 0, Color.BLUE), "all": [Point(2)], "names": {"a"},
+                             "c": None, "raw": {"x": 1}})
 
     def test_wrong(self) -> None:
         """The fault of a tool is named."""
@@ -134,11 +145,14 @@ class SchemaTest(unittest.TestCase):
         def silent(x: int) -> None:
             pass
 
-        for fn, want in [(positional, "have names"), (rest, "have names"), (odd, "complex has no JSON Schema"),
-                         (keys, "must be str"), (loop, "contains itself"), (silent, "needs a description")]:
+        for fn, want in [(positional, "have names"), (rest, "have names"),
+            (odd, "complex has no JSON Schema"),
+                         (keys, "must be str"), (loop, "contains itself"), (silent,
+                             "needs a description")]:
             with self.subTest(fn=fn.__name__), self.assertRaisesRegex(ValueError, want):
                 tool_of(fn)
-        for tool, want in [(Tool("a b", "x", print), "1 to 64 letters"), (Tool("a", "", print), "description"),
+        for tool, want in [(Tool("a b", "x", print), "1 to 64 letters"),
+            (Tool("a", "", print), "description"),
                            (Tool("a", "x", print, timeout=4000), "timeout"),
                            (Tool("a", "x", print, {1: 1, "1": 2}), "twice")]:  # type: ignore[dict-item]
             with self.subTest(tool=tool), self.assertRaisesRegex(Exception, want):

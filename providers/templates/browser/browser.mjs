@@ -1,10 +1,11 @@
-// The helper of tabs that are providers: README.md says how. It holds the gate for their tool page_script, and serves
-// the script that makes a tab a provider.
+// The helper of tabs that are providers: README.md says how. It holds the gate for their tool
+// page_script, and serves the script that makes a tab a provider.
 
 import { allow, createProvider, deny } from "../../node/index.mjs"; // in a copy of this directory: "tapgw-provider"
 import { createHelper, isAllowed, listen, readRules } from "./helper.mjs";
 
-const { BROWSER_ALLOW = "", BROWSER_PORT = "9402", TAP_GATEWAY_URL = "ws://127.0.0.1:9400" } = process.env;
+const { BROWSER_ALLOW = "", BROWSER_PORT = "9402",
+  TAP_GATEWAY_URL = "ws://127.0.0.1:9400" } = process.env;
 
 function settings() {
   const port = Number(BROWSER_PORT);

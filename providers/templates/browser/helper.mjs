@@ -9,7 +9,8 @@ import { createContext, Script } from "node:vm";
 
 const MAX_SCRIPT = 64 * 1024;
 const MATCH_TIMEOUT = 200; // milliseconds
-const [TAB, LOOK] = ["tab.js", "look.js"].map((name) => readFileSync(new URL(name, import.meta.url), "utf8").trim());
+const [TAB, LOOK] = ["tab.js", "look.js"].map((name) => readFileSync(new URL(name, import.meta.url),
+  "utf8").trim());
 
 /** @typedef {{ origin: string, pattern: RegExp, text: string }} Rule */
 
@@ -49,7 +50,8 @@ const matching = new Script("pattern.test(script)");
 /** @param {RegExp} pattern @param {string} script */
 function matches(pattern, script) {
   try {
-    return matching.runInContext(createContext({ pattern, script }), { timeout: MATCH_TIMEOUT }) === true;
+    return matching.runInContext(createContext({ pattern, script }),
+      { timeout: MATCH_TIMEOUT }) === true;
   } catch {
     return false; // a pattern that takes too long on this script
   }
@@ -81,7 +83,8 @@ export function createHelper({ gateway, rules }) {
     const { port } = /** @type {import("node:net").AddressInfo} */ (request.socket.address());
     const host = request.headers.host ?? "";
     const answer = (status, type, body, more = {}) => {
-      response.writeHead(status, { "Content-Type": `${type}; charset=utf-8`, "Cache-Control": "no-store",
+      response.writeHead(status, { "Content-Type": `${type}; charset=utf-8`,
+        "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff", ...more });
       response.end(body);
     };
@@ -96,7 +99,8 @@ export function createHelper({ gateway, rules }) {
     if (route === "GET /") {
       answer(200, "text/html", page(gateway, here), { "X-Frame-Options": "DENY" });
     } else if (route === "GET /tab.js") {
-      answer(200, "text/javascript", tabScript(gateway, here), { "Cross-Origin-Resource-Policy": "cross-origin" });
+      answer(200, "text/javascript", tabScript(gateway, here),
+        { "Cross-Origin-Resource-Policy": "cross-origin" });
     } else if (route === "OPTIONS /allowed") {
       answer(204, "text/plain", "", { ...cors, "Access-Control-Allow-Private-Network": "true" });
     } else if (route === "POST /allowed") {

@@ -6,14 +6,17 @@
   // A person's secrets: the content of such a field is in no answer and in no picture.
   const SECRET = /pass|secret|token|csrf|xsrf|nonce|auth|api.?key|otp|cvc|cvv|card|\bpin\b/i;
   const isSecret = (e) =>
-    ["password", "hidden"].includes(e.type) || /password|cc-|one-time/.test(e.getAttribute("autocomplete") ?? "") ||
+    ["password", "hidden"].includes(e.type) ||
+      /password|cc-|one-time/.test(e.getAttribute("autocomplete") ?? "") ||
     SECRET.test(`${e.getAttribute("name") ?? ""} ${e.id}`);
 
-  const ADDRESSES = ["href", "src", "srcset", "action", "formaction", "poster", "ping", "cite", "data"];
+  const ADDRESSES = ["href", "src", "srcset", "action", "formaction", "poster", "ping", "cite",
+    "data"];
 
   // Returns the text of an attribute that may be shown, or null.
   const visible = (e, { name, value }) => {
-    const typed = name === "value" && !["button", "submit", "reset", "checkbox", "radio"].includes(e.type);
+    const typed = name === "value" && !["button", "submit", "reset", "checkbox",
+      "radio"].includes(e.type);
     if (SECRET.test(name) || typed || (name === "content" && isSecret(e))) return null;
     return ADDRESSES.includes(name) ? value.split(/[?#]/)[0] : value;
   };
@@ -57,16 +60,22 @@
   };
 
   const words = (e, limit) =>
-    e.matches("script, style, noscript, template, textarea") ? "" : clip((e.innerText ?? "").trim(), limit);
+    e.matches("script, style, noscript, template, textarea") ? "" : clip((e.innerText ?? "").trim(),
+      limit);
 
   const outline = (root) => {
     const found = [];
     const visit = (e, depth) => {
-      if (found.length >= 300 || depth > 12 || e.matches("script, style, noscript, template")) return;
-      const named = ["id", "class", "name", "type", "role", "aria-label", "href"].filter((n) => e.hasAttribute(n));
-      const own = [...e.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE).map((n) => n.data.trim()).join(" ");
-      const text = own.trim() && e.localName !== "textarea" ? ` ${JSON.stringify(clip(own.trim(), 60))}` : "";
-      const shown = named.map((n) => `${n}=${JSON.stringify(clip(visible(e, e.getAttributeNode(n)) ?? "", 60))}`);
+      if (found.length >= 300 || depth > 12 ||
+        e.matches("script, style, noscript, template")) return;
+      const named = ["id", "class", "name", "type", "role", "aria-label", "href"].filter((n) =>
+        e.hasAttribute(n));
+      const own = [...e.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE).map((n) =>
+        n.data.trim()).join(" ");
+      const text = own.trim() &&
+        e.localName !== "textarea" ? ` ${JSON.stringify(clip(own.trim(), 60))}` : "";
+      const shown = named.map((n) =>
+        `${n}=${JSON.stringify(clip(visible(e, e.getAttributeNode(n)) ?? "", 60))}`);
       found.push(`${"  ".repeat(depth)}${[e.localName, ...shown].join(" ")}${text}`);
       for (const child of e.children) visit(child, depth + 1);
     };
@@ -85,7 +94,8 @@
     return found.length ? all : "no element matches";
   };
 
-  // ---- A picture: a copy of the page is drawn as an SVG image, which loads nothing and runs nothing
+  // ---- A picture: a copy of the page is drawn as an SVG image, which loads nothing and runs
+  // nothing
 
   const sheets = () => {
     let text = "";
@@ -122,8 +132,10 @@
     if (from.matches("img, canvas")) {
       const { width, height } = from.getBoundingClientRect();
       const image = document.createElement("img");
-      image.setAttribute("style", `${to.getAttribute("style") ?? ""};width:${width}px;height:${height}px`);
-      for (const name of ["class", "id"]) if (to.hasAttribute(name)) image.setAttribute(name, to.getAttribute(name));
+      image.setAttribute("style",
+        `${to.getAttribute("style") ?? ""};width:${width}px;height:${height}px`);
+      for (const name of ["class", "id"]) if (to.hasAttribute(name)) image.setAttribute(name,
+        to.getAttribute(name));
       const data = pixels(from);
       if (data) image.src = data;
       to.replaceWith(image);
@@ -163,7 +175,8 @@
     const [element] = selector ? elements(selector, 1) : [null];
     if (selector && !element) throw new Error("no element matches");
     element?.scrollIntoView({ block: "nearest", behavior: "instant" });
-    const box = element?.getBoundingClientRect() ?? { left: 0, top: 0, width: innerWidth, height: innerHeight };
+    const box = element?.getBoundingClientRect() ??
+      { left: 0, top: 0, width: innerWidth, height: innerHeight };
     const image = new Image();
     image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(
       `<svg xmlns="http://www.w3.org/2000/svg" width="${innerWidth}" height="${innerHeight}">`

@@ -51,7 +51,8 @@ export async function post(what, url, body, { headers = {}, signal, timeout = 20
     const error = /** @type {Error & { cause?: { code?: string } }} */ (e);
     const why = error instanceof SyntaxError ? `status ${status}, and the answer is not JSON`
       : error.name === "TimeoutError" ? "no answer in time" : `no connection (${error.cause?.code ?? error.name})`;
-    throw new ApiError(`${what}: ${why}`, { status: error instanceof SyntaxError && status >= 400 ? status : 0 });
+    throw new ApiError(`${what}: ${why}`, { status: error instanceof SyntaxError &&
+      status >= 400 ? status : 0 });
   }
 }
 
@@ -83,4 +84,5 @@ export function split(text, limit) {
 const boundary = (text, at) => (/[\ud800-\udbff]/.test(text[at - 1] ?? "") ? at - 1 : at);
 
 /** The parts of a content as one text. @param {Content} content */
-export const textOf = (content) => content.parts.map((p) => (typeof p === "string" ? p : p.text)).join("");
+export const textOf = (content) =>
+  content.parts.map((p) => (typeof p === "string" ? p : p.text)).join("");

@@ -80,7 +80,8 @@ export class Bot {
 
   /** Takes events of the service until it is told to stop. @param {AbortSignal} signal */
   listen(signal) {
-    return this.service.listen(this.state.service, () => this.store.save(), (event) => this.handle(event), signal);
+    return this.service.listen(this.state.service, () => this.store.save(),
+      (event) => this.handle(event), signal);
   }
 
   /** Saves changes that no event made. Changes that must be on the disk before an event is done are saved with it. */
@@ -93,7 +94,8 @@ export class Bot {
     const { chats } = this.state;
     const { users } = this.config; // a person may have left it
     const own = Object.keys(chats).filter((chat) => users.includes(chats[chat].user ?? ""));
-    return [...new Set([...this.config.chats, ...own])].filter((chat) => (chats[chat]?.session ?? session) === session);
+    return [...new Set([...this.config.chats, ...own])].filter((chat) => (chats[chat]?.session ??
+      session) === session);
   }
 
   /** @param {string} session */
@@ -163,7 +165,8 @@ export class Bot {
   #list(chat) {
     if (this.sessions.size === 0) return "No session runs.";
     const chosen = this.state.chats[chat]?.session;
-    return [...this.sessions.keys()].map((id) => `${id === chosen ? "→ " : ""}${this.label(id)}`).join("\n");
+    return [...this.sessions.keys()].map((id) =>
+      `${id === chosen ? "→ " : ""}${this.label(id)}`).join("\n");
   }
 
   /** @param {string} chat @param {string} wanted */
@@ -198,7 +201,8 @@ export class Bot {
 
   /** @param {Incoming} event */
   #prompt({ id, chat, user, who, text }) {
-    const session = this.state.chats[chat]?.session ?? (this.sessions.size === 1 ? [...this.sessions.keys()][0] : "");
+    const session = this.state.chats[chat]?.session ??
+      (this.sessions.size === 1 ? [...this.sessions.keys()][0] : "");
     if (!session) {
       this.say(chat, this.sessions.size ? `Choose a session with /use ID.\n${this.#list(chat)}` : "No session runs.");
     } else if (!this.sessions.has(session)) {
@@ -234,14 +238,16 @@ export class Bot {
   }
 
   #next() {
-    return this.isConnected && this.state.prompts.find((p) => !p.isSent && this.sessions.has(p.session));
+    return this.isConnected && this.state.prompts.find((p) => !p.isSent &&
+      this.sessions.has(p.session));
   }
 
   /** @param {Prompt} p */
   async #hand(p) {
     try {
       const { fate, reason } = await this.gateway.prompt(p.session, p.text, p);
-      if (fate === "surfaced" || fate === "dropped") this.say(p.chat, `Not run: ${reason || "its session has ended"}.`);
+      if (fate === "surfaced" || fate === "dropped") this.say(p.chat,
+        `Not run: ${reason || "its session has ended"}.`);
     } catch (e) {
       if (this.signal.aborted) return;
       const error = /** @type {Error & { code?: string }} */ (e);
@@ -274,7 +280,8 @@ export class Bot {
 
   /** A turn begins: a prompt that it contains has arrived. @param {string} session @param {string} text */
   began(session, text) {
-    const p = this.state.prompts.find((one) => one.isSent && one.session === session && text.includes(one.text));
+    const p = this.state.prompts.find((one) => one.isSent && one.session === session &&
+      text.includes(one.text));
     if (p) this.#forget(p);
     this.turns.begin(session, text);
   }
@@ -316,7 +323,8 @@ export class Bot {
   ended(session) {
     const label = this.label(session);
     for (const p of this.state.prompts) {
-      if (p.session === session && !p.isSent) this.say(p.chat, `This waits until ${label} runs again:\n${p.text}`);
+      if (p.session === session && !p.isSent) this.say(p.chat,
+        `This waits until ${label} runs again:\n${p.text}`);
     }
     this.turns.end(session, "the session has ended");
     this.sessions.delete(session);

@@ -35,7 +35,8 @@ async function start(service, signal) {
 async function run(stopping) {
   const config = readConfig(process.env);
   const sending = new AbortController(); // outlives stopping, for messages on their way
-  const service = new { slack: Slack, telegram: Telegram }[config.service](config, log, sending.signal);
+  const service = new { slack: Slack, telegram: Telegram }[config.service](config, log,
+    sending.signal);
   const { provider, ready } = connect(config.name, (gateway, persistDir) => {
     if (!persistDir) throw new Error("the gateway gives it no directory: start it by a provider file of kind command");
     const store = new Store(join(persistDir, `${config.service}.json`));

@@ -15,14 +15,17 @@
 const EVENTS = ["turns", "errors", "denials", "pushes"];
 
 const services = {
-  telegram: { api: "https://api.telegram.org", users: /^[0-9]+$/, chats: /^-?[0-9]+$/, token: "TELEGRAM_BOT_TOKEN" },
-  slack: { api: "https://slack.com/api", users: /^[UW][A-Z0-9]+$/, chats: /^[CG][A-Z0-9]+$/, token: "SLACK_BOT_TOKEN" },
+  telegram: { api: "https://api.telegram.org", users: /^[0-9]+$/, chats: /^-?[0-9]+$/,
+    token: "TELEGRAM_BOT_TOKEN" },
+  slack: { api: "https://slack.com/api", users: /^[UW][A-Z0-9]+$/, chats: /^[CG][A-Z0-9]+$/,
+    token: "SLACK_BOT_TOKEN" },
 };
 
 /** Reads the variables. @param {NodeJS.ProcessEnv} env @returns {Config} */
 export function readConfig(env) {
   const name = env.CHAT_SERVICE;
-  if (name !== "telegram" && name !== "slack") throw new Error("CHAT_SERVICE: must be telegram or slack");
+  if (name !== "telegram" &&
+    name !== "slack") throw new Error("CHAT_SERVICE: must be telegram or slack");
   const service = services[name];
   const users = list(env, "CHAT_USERS", service.users);
   if (users.length === 0) throw new Error("CHAT_USERS: is missing: write the ids of the people who may use the bot");
@@ -33,7 +36,8 @@ export function readConfig(env) {
   }
   return {
     service: name, name: env.CHAT_NAME || "chat",
-    users, chats: list(env, "CHAT_CHATS", service.chats), events: new Set(events.length ? events : EVENTS),
+    users, chats: list(env, "CHAT_CHATS", service.chats),
+      events: new Set(events.length ? events : EVENTS),
     api: baseURL(env.CHAT_API || service.api), token: secret(env, service.token),
     appToken: name === "slack" ? secret(env, "SLACK_APP_TOKEN") : "",
   };

@@ -84,16 +84,20 @@ export function connect(name, makeBot, log) {
     answer: async (id, answer) => {
       const question = questions.get(id);
       if (question) await question.answer(answer);
-      else throw new ProviderError(provider.connected ? "INVALID_STATE" : "DISCONNECTED", "the question is over");
+      else throw new ProviderError(provider.connected ? "INVALID_STATE" : "DISCONNECTED",
+        "the question is over");
     },
   };
   /** @param {string} event @param {(bot: Bot, session: string, data: any) => void} tell */
-  const on = (event, tell) => provider.subscribe(event, async (data) => tell(await bot, data.sessionId, data));
+  const on = (event, tell) => provider.subscribe(event,
+    async (data) => tell(await bot, data.sessionId, data));
   on("user.message", (b, session, { content }) => b.began(session, content));
   on("assistant.message", (b, session, { content }) => b.turns.said(session, content));
   on("tool.execution_complete", (b, session, call) => b.turns.called(session, call));
-  on("session.error", (b, session, { message }) => b.turns.notify(session, "errors", `⚠ ${message}`));
-  on("event.pushed", (b, session, pushed) => pushed.provider !== name && b.turns.pushed(session, pushed));
+  on("session.error", (b, session, { message }) => b.turns.notify(session, "errors",
+    `⚠ ${message}`));
+  on("event.pushed", (b, session, pushed) => pushed.provider !== name &&
+    b.turns.pushed(session, pushed));
   return { provider, ready };
 }
 

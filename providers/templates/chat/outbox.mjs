@@ -1,4 +1,5 @@
-// Messages on their way to chats: in order, as fast as the service takes them, and never twice at once.
+// Messages on their way to chats: in order, as fast as the service takes them, and never twice at
+// once.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { ApiError } from "./api.mjs";
@@ -62,7 +63,8 @@ export class Outbox {
 
   /** The message with an id, which is in the chat. @param {string} chat @param {string} id */
   at(chat, id) {
-    for (const message of this.#lines.get(chat)?.waiting ?? []) if (message.id === id) return message;
+    for (const message of this.#lines.get(chat)?.waiting ??
+      []) if (message.id === id) return message;
     return new Message(this, chat, id, { parts: [] });
   }
 
@@ -81,7 +83,8 @@ export class Outbox {
     line.waiting.push(message);
     if (line.isRunning) return;
     line.isRunning = true;
-    const run = this.#run(line).catch((e) => this.signal.aborted || this.log(`sending: ${e.message}`));
+    const run = this.#run(line).catch((e) => this.signal.aborted ||
+      this.log(`sending: ${e.message}`));
     this.#running.add(run);
     void run.then(() => this.#running.delete(run));
   }

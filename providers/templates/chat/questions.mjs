@@ -60,7 +60,8 @@ export class Questions {
     const { state, outbox } = this.bot;
     for (const [id, q] of Object.entries(state.questions)) {
       if (q.ended !== undefined || !this.#told.has(id)) continue;
-      const onTheirWay = [...this.#posted].filter(([, posted]) => posted === id).map(([message]) => message);
+      const onTheirWay = [...this.#posted].filter(([, posted]) => posted === id).map(([message]) =>
+        message);
       for (const chat of this.bot.following(q.session)) {
         if ([...q.places, ...onTheirWay].some((p) => p.chat === chat)) continue;
         this.#posted.set(outbox.post(chat, { parts: q.parts, buttons: q.buttons }), id);
@@ -86,7 +87,8 @@ export class Questions {
     if (textOf({ parts }).length > this.bot.service.limit - ROOM) {
       const size = [q.message, q.detail, ...q.choices].join("").length;
       const text = `\nIt is too long to be shown here (${size} characters).\n${where}`;
-      return { parts: [{ text: head, style: "bold" }, text], choices: [], buttons: [], takesText: false };
+      return { parts: [{ text: head, style: "bold" }, text], choices: [], buttons: [],
+        takesText: false };
     }
     const takesText = q.kind === "input" && (q.freeform || q.choices.length === 0);
     if (takesText) parts.push("Reply to this message with your answer.");
@@ -99,7 +101,8 @@ export class Questions {
   /** Keeps few of the questions that have ended, or whose session may never come back. */
   #prune() {
     const { questions } = this.bot.state;
-    const old = Object.keys(questions).filter((id) => questions[id].ended !== undefined || !this.#told.has(id));
+    const old = Object.keys(questions).filter((id) => questions[id].ended !== undefined ||
+      !this.#told.has(id));
     for (const id of old.slice(0, -MAX_KEPT)) delete questions[id];
   }
 
@@ -119,7 +122,8 @@ export class Questions {
     const [id, q] = this.#find(({ secret: s }) => s === secret);
     const choice = q?.choices[Number(number)];
     const isHere = q?.places.some((p) => p.chat === press.chat && p.id === press.message);
-    const said = q && isHere && (choice || q.ended !== undefined) ? await this.#answer(id, q, choice ?? {}, press)
+    const said = q && isHere && (choice || q.ended !== undefined) ? await this.#answer(id, q,
+      choice ?? {}, press)
       : "This button is not of a question here.";
     await press.reply(said).catch((e) => this.bot.log(e.message));
   }
@@ -127,7 +131,8 @@ export class Questions {
   /** Takes a reply to a question's message. Returns whether it was one. @param {Incoming} event */
   async replied(event) {
     const { chat, replyTo } = event;
-    const [id, q] = this.#find(({ places }) => places.some((p) => p.chat === chat && p.id === replyTo));
+    const [id, q] = this.#find(({ places }) => places.some((p) => p.chat === chat &&
+      p.id === replyTo));
     if (!q) return false;
     const isText = q.takesText || q.ended !== undefined;
     this.bot.say(chat, isText ? await this.#answer(id, q, { text: event.text }, event)
@@ -176,7 +181,8 @@ export class Questions {
   /** The gateway has told of a session's open questions: the others ended while it was away. @param {string} session */
   recover(session) {
     for (const [id, q] of Object.entries(this.bot.state.questions)) {
-      if (q.session === session && q.ended === undefined && !this.#told.has(id)) this.ended(id, { reason: "away" });
+      if (q.session === session && q.ended === undefined && !this.#told.has(id)) this.ended(id,
+        { reason: "away" });
     }
   }
 
@@ -206,10 +212,12 @@ function offers(q) {
   if (q.kind === "form") return [decline];
   const choices = q.choices.map((text, i) => {
     const label = `${i + 1}. ${spell(text)}`;
-    return { label: label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label, choice: { text } };
+    return { label: label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label,
+      choice: { text } };
   });
   return [...choices, decline];
 }
 
 /** Spells out invisible characters, and those that change how others look. @param {string} text */
-const spell = (text) => text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`);
+const spell = (text) => text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu,
+  (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`);

@@ -17,7 +17,8 @@ const MAX_LABEL = 75; // characters of a button
 const MAX_NOTICE = 200; // characters of a message that a notification shows
 
 /** Errors of the Web API after which the same request may succeed. */
-const PASSING = ["internal_error", "fatal_error", "service_unavailable", "request_timeout", "ratelimited"];
+const PASSING = ["internal_error", "fatal_error", "service_unavailable", "request_timeout",
+  "ratelimited"];
 
 /** @implements {Service} */
 export class Slack {
@@ -69,7 +70,8 @@ export class Slack {
         if (e instanceof ApiError && !e.isPassing) throw e;
         this.log(e instanceof Error ? e.message : String(e));
         const seconds = e instanceof ApiError ? e.retryAfter : undefined;
-        if (seconds !== undefined) await sleep(seconds * 1000, undefined, { signal }).catch(() => {});
+        if (seconds !== undefined) await sleep(seconds * 1000, undefined,
+          { signal }).catch(() => {});
       }
       const wait = Math.min(FIRST_WAIT * 2 ** attempt, MAX_WAIT);
       await sleep(wait, undefined, { signal }).catch(() => {});
@@ -88,7 +90,8 @@ export class Slack {
    */
   #socket(url, take, signal) {
     if (!this.#isTrusted(url)) {
-      throw new ApiError("apps.connections.open: its answer names no secure address", { status: 200 });
+      throw new ApiError("apps.connections.open: its answer names no secure address",
+        { status: 200 });
     }
     return new Promise((done, failed) => {
       const ws = new WebSocket(url, { maxPayload: 4 << 20, followRedirects: false });
@@ -136,7 +139,8 @@ export class Slack {
     if (!URL.canParse(url)) return false;
     const { protocol, hostname } = new URL(url);
     const api = new URL(this.config.api);
-    return protocol === "wss:" || (protocol === "ws:" && api.protocol === "http:" && hostname === api.hostname);
+    return protocol === "wss:" || (protocol === "ws:" && api.protocol === "http:" &&
+      hostname === api.hostname);
   }
 
   /**
@@ -170,17 +174,21 @@ export class Slack {
       const { channel_id: chat, user_id: user, command, text } = payload;
       const isPrivate = String(chat).startsWith("D");
       return {
-        type: "message", id, chat: String(chat), user: String(user), who: String(user), replyTo: "", isPrivate,
+        type: "message", id, chat: String(chat), user: String(user), who: String(user), replyTo: "",
+          isPrivate,
         isMentioned: true, text: `${command} ${text ?? ""}`.trim(),
       };
     }
-    if (type !== "interactive" || payload?.type !== "block_actions" || !payload.user?.id) return undefined;
+    if (type !== "interactive" || payload?.type !== "block_actions" ||
+      !payload.user?.id) return undefined;
     const chat = String(payload.channel?.id ?? "");
     const user = String(payload.user.id);
     return {
-      type: "press", id, chat, user, who: String(payload.user.username ?? user), isPrivate: chat.startsWith("D"),
+      type: "press", id, chat, user, who: String(payload.user.username ?? user),
+        isPrivate: chat.startsWith("D"),
       message: String(payload.message?.ts ?? ""), data: String(payload.actions?.[0]?.value ?? ""),
-      reply: (text) => this.#call("chat.postEphemeral", { channel: chat, user, text: escape(text) }),
+      reply: (text) => this.#call("chat.postEphemeral",
+        { channel: chat, user, text: escape(text) }),
     };
   }
 
@@ -190,10 +198,12 @@ export class Slack {
     const isPrivate = event?.type === "message" && event.channel_type === "im";
     if (!isPrivate && event?.type !== "app_mention") return undefined;
     if (!event.user || event.bot_id || event.user === this.#me) return undefined; // the bot's own messages come, too
-    if (event.subtype && event.subtype !== "file_share" && event.subtype !== "thread_broadcast") return undefined;
+    if (event.subtype && event.subtype !== "file_share" &&
+      event.subtype !== "thread_broadcast") return undefined;
     const user = String(event.user);
     return {
-      type: "message", id, chat: String(event.channel), user, who: user, isPrivate, isMentioned: true,
+      type: "message", id, chat: String(event.channel), user, who: user, isPrivate,
+        isMentioned: true,
       text: unescape(String(event.text ?? "").replaceAll(`<@${this.#me}>`, "")).trim(),
       replyTo: event.thread_ts && event.thread_ts !== event.ts ? String(event.thread_ts) : "",
     };
@@ -214,7 +224,8 @@ export class Slack {
 
   /** @param {string} method @param {object} request @param {string} [token] @returns {Promise<any>} */
   async #call(method, request, token = this.config.token) {
-    const { status, retryAfter, answer } = await post(method, `${this.config.api}/${method}`, request, {
+    const { status, retryAfter, answer } = await post(method, `${this.config.api}/${method}`,
+      request, {
       headers: { Authorization: `Bearer ${token}` }, signal: this.signal,
     });
     if (answer.ok === true) return answer;
@@ -235,11 +246,13 @@ function parse(text) {
 }
 
 /** Writes the three characters that are markup in every text of Slack. @param {string} text */
-export const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+export const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g,
+  "&gt;");
 
 /** Reads the text that a person wrote: links are as they were typed. @param {string} text */
 export const unescape = (text) =>
-  text.replace(/<((?:https?|mailto):[^|>]*)(?:\|[^>]*)?>/g, "$1").replace(/<#C[A-Z0-9]+\|([^>]*)>/g, "#$1")
+  text.replace(/<((?:https?|mailto):[^|>]*)(?:\|[^>]*)?>/g, "$1").replace(/<#C[A-Z0-9]+\|([^>]*)>/g,
+    "#$1")
     .replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
 
 /**
@@ -260,11 +273,13 @@ function body(content) {
   }
   const buttons = (content.buttons ?? []).map(({ label, data }, i) => ({
     type: "button", action_id: `button-${i}`, value: data,
-    text: { type: "plain_text", text: label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label },
+    text: { type: "plain_text",
+      text: label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label },
   }));
   const notice = textOf(content);
   return {
     text: escape(notice.length > MAX_NOTICE ? `${notice.slice(0, MAX_NOTICE - 1)}…` : notice),
-    blocks: [{ type: "rich_text", elements }, ...(buttons.length > 0 ? [{ type: "actions", elements: buttons }] : [])],
+    blocks: [{ type: "rich_text", elements },
+      ...(buttons.length > 0 ? [{ type: "actions", elements: buttons }] : [])],
   };
 }

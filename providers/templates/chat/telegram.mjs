@@ -87,7 +87,8 @@ export class Telegram {
     if (!press?.from) return undefined;
     const at = press.message?.chat;
     return {
-      type: "press", id, chat: String(at?.id ?? ""), user: String(press.from.id), who: nameOf(press.from),
+      type: "press", id, chat: String(at?.id ?? ""), user: String(press.from.id),
+        who: nameOf(press.from),
       message: String(press.message?.message_id ?? ""), data: String(press.data ?? ""),
       isPrivate: at?.type === "private",
       reply: (text) => this.#call("answerCallbackQuery", {
@@ -104,15 +105,18 @@ export class Telegram {
     const entities = Array.isArray(m.entities) ? m.entities : [];
     for (const { type, offset, length } of entities.toReversed()) {
       const word = text.slice(offset, offset + length).toLowerCase();
-      if ((type === "mention" && word === name) || (type === "bot_command" && word.endsWith(name))) {
+      if ((type === "mention" && word === name) ||
+        (type === "bot_command" && word.endsWith(name))) {
         isMentioned = true;
         const end = offset + length;
         text = text.slice(0, end - name.length) + text.slice(end);
       }
     }
     return {
-      type: "message", id, chat: String(m.chat.id), user: String(m.from.id), who: nameOf(m.from), text: text.trim(),
-      isPrivate: m.chat.type === "private", isMentioned, replyTo: String(m.reply_to_message?.message_id ?? ""),
+      type: "message", id, chat: String(m.chat.id), user: String(m.from.id), who: nameOf(m.from),
+        text: text.trim(),
+      isPrivate: m.chat.type === "private", isMentioned,
+        replyTo: String(m.reply_to_message?.message_id ?? ""),
     };
   }
 
@@ -125,7 +129,8 @@ export class Telegram {
   /** @param {string} chat @param {string} id @param {Content} content */
   async edit(chat, id, content) {
     try {
-      await this.#call("editMessageText", { chat_id: chat, message_id: Number(id), ...body(content) });
+      await this.#call("editMessageText", { chat_id: chat, message_id: Number(id),
+        ...body(content) });
     } catch (e) {
       if (!(e instanceof ApiError && /not modified/.test(e.message))) throw e; // a retry after a lost answer
     }
@@ -136,7 +141,8 @@ export class Telegram {
    * @returns {Promise<any>}
    */
   async #call(method, request, { timeout, signal = this.signal } = {}) {
-    const { status, retryAfter, answer } = await post(method, `${this.base}/${method}`, request, { signal, timeout });
+    const { status, retryAfter, answer } = await post(method, `${this.base}/${method}`, request,
+      { signal, timeout });
     if (answer.ok === true) return answer.result;
     throw new ApiError(`${method}: ${answer.description ?? `status ${status}`}`, {
       status: answer.error_code ?? status, retryAfter: answer.parameters?.retry_after ?? retryAfter,
@@ -157,13 +163,15 @@ function body(content) {
   let offset = 0;
   for (const part of content.parts) {
     const { text, style } = typeof part === "string" ? { text: part, style: "" } : part;
-    if (style && text) entities.push({ type: style === "code" ? "pre" : "bold", offset, length: text.length });
+    if (style && text) entities.push({ type: style === "code" ? "pre" : "bold", offset,
+      length: text.length });
     offset += text.length;
   }
   return {
     text: textOf(content), entities, link_preview_options: { is_disabled: true },
     reply_markup: {
-      inline_keyboard: (content.buttons ?? []).map(({ label, data }) => [{ text: label, callback_data: data }]),
+      inline_keyboard: (content.buttons ?? []).map(({ label, data }) =>
+        [{ text: label, callback_data: data }]),
     },
   };
 }

@@ -37,7 +37,8 @@ export class Turns {
     const { bot } = this;
     if (!bot.config.events.has("turns")) return;
     /** @type {Turn} */
-    const turn = { prompt: cut(prompt.trim(), MAX_PROMPT, "and more"), calls: 0, tool: "", answer: "", messages: [] };
+    const turn = { prompt: cut(prompt.trim(), MAX_PROMPT, "and more"), calls: 0, tool: "",
+      answer: "", messages: [] };
     this.#turns.set(session, turn);
     bot.state.turns[session] = { prompt: turn.prompt, places: [] };
     bot.save();
@@ -51,7 +52,8 @@ export class Turns {
     if (!shown || this.#turns.has(session)) return;
     const messages = shown.places.map(({ chat, id }) => this.bot.outbox.at(chat, id));
     const missed = "(I was away while it ran. All of it: tapctl sessions log)";
-    this.#turns.set(session, { prompt: shown.prompt, calls: 0, tool: "", answer: missed, messages });
+    this.#turns.set(session, { prompt: shown.prompt, calls: 0, tool: "", answer: missed,
+      messages });
   }
 
   /** Notes where a turn's message is, for a bot that starts in mid-turn. @param {Message} message */
@@ -68,7 +70,8 @@ export class Turns {
    * @param {{ tool: string, result: { type: string, output?: string, code?: string } }} call
    */
   called(session, { tool, result }) {
-    if (result.code === "denied") this.notify(session, "denials", `⛔ ${tool}: ${result.output ?? "denied"}`);
+    if (result.code === "denied") this.notify(session, "denials",
+      `⛔ ${tool}: ${result.output ?? "denied"}`);
     const turn = this.#turns.get(session);
     if (!turn) return;
     Object.assign(turn, { calls: turn.calls + 1, tool });
@@ -89,7 +92,8 @@ export class Turns {
    */
   pushed(session, { provider, stream, level, event }) {
     if (level === "inject" && this.bot.config.events.has("turns")) return;
-    this.notify(session, "pushes", `${stream === provider ? provider : `${stream}@${provider}`}: ${event}`);
+    this.notify(session, "pushes",
+      `${stream === provider ? provider : `${stream}@${provider}`}: ${event}`);
   }
 
   /** Ends the turn of a session. @param {string} session @param {string} why it has no answer, "" if it may have one */
@@ -134,12 +138,15 @@ export class Turns {
       const key = `${kind} ${session} ${chat}`;
       const last = this.#notices.get(key);
       const waits = last?.message.isQueued && !last.message.id;
-      const lines = [...(waits ? last.lines : []), cut(line, MAX_LINE, "and more")].slice(-MAX_LINES);
+      const lines = [...(waits ? last.lines : []),
+        cut(line, MAX_LINE, "and more")].slice(-MAX_LINES);
       const text = cut(lines.join("\n"), bot.service.limit - 1000, "and more");
       const style = /** @type {const} */ ("bold");
-      const content = { parts: [{ text: cut(bot.label(session), MAX_LINE, "…"), style }, `\n${text}`] };
+      const content = { parts: [{ text: cut(bot.label(session), MAX_LINE, "…"), style },
+        `\n${text}`] };
       if (waits) last.message.update(content);
-      this.#notices.set(key, { lines, message: waits ? last.message : bot.outbox.post(chat, content) });
+      this.#notices.set(key, { lines, message: waits ? last.message : bot.outbox.post(chat,
+        content) });
     }
   }
 }

@@ -97,14 +97,16 @@ func (g *github) read(ctx context.Context) (report, error) {
 		for _, run := range p.CheckRuns {
 			r.Commit = run.HeadSHA
 			c := check{ID: "run " + strconv.FormatInt(run.ID, 10), Name: run.Name, run: run.ID,
-				State: runState(run.Status, run.Conclusion), Detail: run.Output.Title + "\n" + run.Output.Summary}
+				State:  runState(run.Status, run.Conclusion),
+				Detail: run.Output.Title + "\n" + run.Output.Summary}
 			if run.App.Slug == "github-actions" {
 				c.job = run.ID // a check run of Actions has the id of its job
 			}
 			r.Checks = append(r.Checks, c)
 		}
 	}))
-	if answer, is := errors.AsType[*statusError](err); is && answer.status == http.StatusUnprocessableEntity {
+	if answer, is := errors.AsType[*statusError](err); is &&
+		answer.status == http.StatusUnprocessableEntity {
 		return r, nil // the branch has not been pushed
 	}
 	if err != nil {
@@ -113,8 +115,8 @@ func (g *github) read(ctx context.Context) (report, error) {
 	err = g.list(ctx, commit+"status?per_page=100", page(func(s combinedStatus) {
 		r.Commit = s.SHA
 		for _, one := range s.Statuses {
-			r.Checks = append(r.Checks, check{ID: "status " + strconv.FormatInt(one.ID, 10), Name: one.Context,
-				State: statusState(one.State), Detail: one.Description})
+			r.Checks = append(r.Checks, check{ID: "status " + strconv.FormatInt(one.ID, 10),
+				Name: one.Context, State: statusState(one.State), Detail: one.Description})
 		}
 	}))
 	if err != nil {
@@ -166,8 +168,9 @@ func (g *github) reviews(ctx context.Context, repo, branch string) ([]review, er
 	err = g.list(ctx, pull+"reviews?per_page=100", page(func(p pullReviews) {
 		for _, r := range p {
 			if r.Body != "" || r.State == "CHANGES_REQUESTED" {
-				all = append(all, review{ID: "review " + strconv.FormatInt(r.ID, 10), Author: r.User.Login,
-					Place: strings.ToLower(strings.ReplaceAll(r.State, "_", " ")), Text: r.Body})
+				all = append(all, review{ID: "review " + strconv.FormatInt(r.ID, 10),
+					Author: r.User.Login,
+					Place:  strings.ToLower(strings.ReplaceAll(r.State, "_", " ")), Text: r.Body})
 			}
 		}
 	}))
@@ -176,8 +179,8 @@ func (g *github) reviews(ctx context.Context, repo, branch string) ([]review, er
 	}
 	err = g.list(ctx, pull+"comments?per_page=100", page(func(p pullComments) {
 		for _, c := range p {
-			all = append(all, review{ID: "comment " + strconv.FormatInt(c.ID, 10), Author: c.User.Login,
-				Place: place(c.Path, c.Line), Text: c.Body})
+			all = append(all, review{ID: "comment " + strconv.FormatInt(c.ID, 10),
+				Author: c.User.Login, Place: place(c.Path, c.Line), Text: c.Body})
 		}
 	}))
 	return all, err
@@ -199,8 +202,9 @@ func (g *github) log(ctx context.Context, c check) (string, error) {
 		return "", err
 	}
 	text, err := g.tail(ctx, fmt.Sprintf("repos/%s/actions/jobs/%d/logs", repo, c.job))
-	if answer, is := errors.AsType[*statusError](err); is && (answer.status == http.StatusNotFound ||
-		answer.status == http.StatusGone) {
+	if answer, is := errors.AsType[*statusError](err); is &&
+		(answer.status == http.StatusNotFound ||
+			answer.status == http.StatusGone) {
 		return c.Detail, nil // not there yet, or not any more
 	}
 	return logTail(text), err
@@ -226,13 +230,15 @@ func (g *github) findings(ctx context.Context, c check) ([]finding, error) {
 }
 
 var (
-	repoName  = regexp.MustCompile(`^[A-Za-z0-9_-]+/(?:[A-Za-z0-9_-]|\.[A-Za-z0-9_-])[A-Za-z0-9._-]*$`)
+	repoName = regexp.MustCompile(
+		`^[A-Za-z0-9_-]+/(?:[A-Za-z0-9_-]|\.[A-Za-z0-9_-])[A-Za-z0-9._-]*$`)
 	remoteURL = regexp.MustCompile(
 		`^(?:[a-z+]+://)?(?:[^@/]*@)?([A-Za-z0-9.-]+)(?::\d+)?[:/]+([^/]+/[^/]+?)(?:\.git)?/?$`,
 	)
 )
 
-// locate returns the repository, the branch, and the ref of it as a part of a path. A checked out commit has no branch.
+// locate returns the repository, the branch, and the ref of it as a part of a path. A checked out
+// commit has no branch.
 func (g *github) locate(ctx context.Context) (repo, branch, ref string, err error) {
 	if repo = g.repo; repo == "" {
 		remote, err := g.git(ctx, "config", "--get", "remote.origin.url")

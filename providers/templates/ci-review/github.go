@@ -28,8 +28,8 @@ const (
 	tokenLife   = 10 * time.Minute // of a token of gh
 )
 
-// client asks GitHub's REST API. It repeats questions with their ETag, because an answer 304 costs nothing, and asks
-// nothing while GitHub says so. It is used by one goroutine at a time.
+// client asks GitHub's REST API. It repeats questions with their ETag, because an answer 304 costs
+// nothing, and asks nothing while GitHub says so. It is used by one goroutine at a time.
 type client struct {
 	base     *url.URL
 	tokenEnv string // the variable with the token; if it is empty, gh is asked
@@ -63,24 +63,27 @@ func (e *statusError) Error() string {
 func newClient(base, tokenEnv string) (*client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("-api %q is not the URL of an API, such as https://api.github.com", base)
+		return nil, fmt.Errorf("-api %q is not the URL of an API, such as https://api.github.com",
+			base)
 	}
-	if u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "127.0.0.1" && u.Hostname() != "localhost") {
+	if u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "127.0.0.1" &&
+		u.Hostname() != "localhost") {
 		return nil, fmt.Errorf("-api %q must be https: the token goes there", base)
 	}
 	c := &client{base: u, tokenEnv: tokenEnv, now: time.Now, cache: map[string]cached{}}
-	c.http = &http.Client{Timeout: askTimeout, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-		if len(via) > 3 {
-			return errors.New("too many redirects")
-		}
-		if r.URL.Scheme != u.Scheme && r.URL.Scheme != "https" {
-			return errors.New("a redirect leaves https")
-		}
-		if r.URL.Host != u.Host {
-			r.Header.Del("Authorization")
-		}
-		return nil
-	}}
+	c.http = &http.Client{Timeout: askTimeout,
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if len(via) > 3 {
+				return errors.New("too many redirects")
+			}
+			if r.URL.Scheme != u.Scheme && r.URL.Scheme != "https" {
+				return errors.New("a redirect leaves https")
+			}
+			if r.URL.Host != u.Host {
+				r.Header.Del("Authorization")
+			}
+			return nil
+		}}
 	return c, nil
 }
 
@@ -141,7 +144,8 @@ func (c *client) get(ctx context.Context, target string) (cached, error) {
 // ask sends a request. The caller closes the body.
 func (c *client) ask(ctx context.Context, target, etag string) (*http.Response, error) {
 	if wait := c.blocked.Sub(c.now()); wait > 0 {
-		return nil, fmt.Errorf("GitHub is not asked again before %s", c.blocked.Format(time.TimeOnly))
+		return nil, fmt.Errorf("GitHub is not asked again before %s",
+			c.blocked.Format(time.TimeOnly))
 	}
 	token, err := c.findToken(ctx)
 	if err != nil {
@@ -177,9 +181,10 @@ func (c *client) fail(resp *http.Response, body []byte) error {
 	var said struct{ Message string }
 	_ = json.Unmarshal(body, &said)
 	h := resp.Header
-	limited := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden &&
-		(h.Get("Retry-After") != "" || h.Get("X-RateLimit-Remaining") == "0" ||
-			strings.Contains(strings.ToLower(said.Message), "rate limit"))
+	limited := resp.StatusCode == http.StatusTooManyRequests ||
+		resp.StatusCode == http.StatusForbidden &&
+			(h.Get("Retry-After") != "" || h.Get("X-RateLimit-Remaining") == "0" ||
+				strings.Contains(strings.ToLower(said.Message), "rate limit"))
 	switch {
 	case limited:
 		c.limit(h)
@@ -217,7 +222,8 @@ func (c *client) findToken(ctx context.Context) (string, error) {
 	if c.token != "" && (c.tokenEnd.IsZero() || c.now().Before(c.tokenEnd)) {
 		return c.token, nil
 	}
-	if c.token, c.tokenEnd = strings.TrimSpace(os.Getenv(c.tokenEnv)), (time.Time{}); c.token != "" {
+	c.token, c.tokenEnd = strings.TrimSpace(os.Getenv(c.tokenEnv)), time.Time{}
+	if c.token != "" {
 		return c.token, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -225,7 +231,8 @@ func (c *client) findToken(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "gh", "auth", "token", "--hostname", c.webHost()).Output()
 	if err != nil || len(out) == 0 {
 		return "", fmt.Errorf(
-			"there is no token for GitHub: set the variable %s in the provider file, or run gh auth login",
+			"there is no token for GitHub: set the variable %s in the provider file, or run "+
+				"gh auth login",
 			c.tokenEnv,
 		)
 	}
@@ -251,8 +258,8 @@ func nextPage(h http.Header) string {
 	return ""
 }
 
-// tail returns the end of a text that may be long. The text is plain, and not of the API: GitHub sends the reader to
-// another server.
+// tail returns the end of a text that may be long. The text is plain, and not of the API: GitHub
+// sends the reader to another server.
 func (c *client) tail(ctx context.Context, path string) (string, error) {
 	resp, err := c.ask(ctx, c.base.JoinPath(path).String(), "")
 	if err != nil {

@@ -60,7 +60,8 @@ func (l *local) read(context.Context) (report, error) {
 	return report{Checks: checks}, nil
 }
 
-// open opens the file. A relative one stays in the session's directory, whatever links a repository has.
+// open opens the file. A relative one stays in the session's directory, whatever links a repository
+// has.
 func (l *local) open() (*os.File, error) {
 	if filepath.IsAbs(l.file) {
 		return os.Open(l.file)
@@ -100,7 +101,8 @@ func parseJSON(data []byte) ([]check, error) {
 	for i, c := range in.Checks[:min(len(in.Checks), maxChecks)] {
 		s := state(c.Status)
 		if s != passed && s != failed && s != running {
-			return nil, fmt.Errorf("checks[%d].status is %q, want passed, failed or running", i, clean(c.Status))
+			return nil, fmt.Errorf("checks[%d].status is %q, want passed, failed or running", i,
+				clean(c.Status))
 		}
 		one := check{Name: c.Name, State: s, text: lastBytes(c.Log)}
 		for _, f := range c.Findings[:min(len(c.Findings), maxFindings)] {
@@ -147,7 +149,8 @@ func parseJUnit(data []byte) ([]check, error) {
 		return nil, fmt.Errorf("its XML is wrong: %s", clean(err.Error()))
 	}
 	if root.XMLName.Local != "testsuites" && root.XMLName.Local != "testsuite" {
-		return nil, fmt.Errorf("it is <%s>, want JUnit's <testsuites> or <testsuite>", clean(root.XMLName.Local))
+		return nil, fmt.Errorf("it is <%s>, want JUnit's <testsuites> or <testsuite>",
+			clean(root.XMLName.Local))
 	}
 	return root.checks(nil, 0)
 }
@@ -155,7 +158,8 @@ func parseJUnit(data []byte) ([]check, error) {
 // checks makes a check of each suite that has tests.
 func (s *suite) checks(all []check, depth int) ([]check, error) {
 	if depth > maxDepth || len(all) >= maxChecks {
-		return nil, fmt.Errorf("it has over %d suites, or suites in suites over %d deep", maxChecks, maxDepth)
+		return nil, fmt.Errorf("it has over %d suites, or suites in suites over %d deep", maxChecks,
+			maxDepth)
 	}
 	if len(s.Cases) > 0 {
 		c := check{Name: s.Name, State: passed}

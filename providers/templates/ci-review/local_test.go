@@ -30,9 +30,13 @@ func TestParse(t *testing.T) {
 		{"state", `{"checks":[{"name":"a","status":"green"}]}`, "", `checks[0].status is "green"`},
 		{"other XML", `<html/>`, "", "it is <html>, want JUnit's"},
 		{"empty", ``, "", "its XML is wrong"},
-		{"encoding", `<?xml version="1.0" encoding="UTF-16"?><testsuite/>`, "", "its encoding is not UTF-8"},
-		{"deep", strings.Repeat("<testsuite>", 50) + strings.Repeat("</testsuite>", 50), "", "deep"},
-		{"entities", `<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><testsuite name="&b;"/>`, "", "its XML is wrong"},
+		{"encoding", `<?xml version="1.0" encoding="UTF-16"?><testsuite/>`, "",
+			"its encoding is not UTF-8"},
+		{"deep", strings.Repeat("<testsuite>", 50) + strings.Repeat("</testsuite>", 50), "",
+			"deep"},
+		{"entities",
+			`<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><testsuite name="&b;"/>`, "",
+			"its XML is wrong"},
 	} {
 		checks, err := parse([]byte(tt.text))
 		var got []string
@@ -41,21 +45,25 @@ func TestParse(t *testing.T) {
 		}
 		if strings.Join(got, ", ") != tt.want || (err == nil) != (tt.fault == "") ||
 			err != nil && !strings.Contains(err.Error(), tt.fault) {
-			t.Errorf("%s: got %q, %v, want %q and the error %q", tt.name, got, err, tt.want, tt.fault)
+			t.Errorf("%s: got %q, %v, want %q and the error %q", tt.name, got, err, tt.want,
+				tt.fault)
 		}
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(junit))
-	f.Add([]byte(`{"checks":[{"name":"lint","status":"failed","findings":[{"file":"a.go","line":3,"message":"m"}]}]}`))
+	f.Add(
+		[]byte(
+			`{"checks":[{"name":"lint","status":"failed","findings":[{"file":"a.go","line":3,"message":"m"}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		checks, err := parse(data)
 		if err != nil && len(checks) > 0 {
 			t.Errorf("got %d checks and %v, want either", len(checks), err)
 		}
 		for _, c := range checks {
-			if text := quote(c.text, pushLines) + names([]check{c}); strings.ContainsAny(text, "\x1b\x00\r") {
+			if text := quote(c.text, pushLines) + names([]check{c}); strings.ContainsAny(text,
+				"\x1b\x00\r") {
 				t.Errorf("control characters remain in %q, want none", text)
 			}
 		}
@@ -66,7 +74,8 @@ func FuzzParse(f *testing.F) {
 func TestLocalFile(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret.xml")
 	l := &local{dir: dir, file: "ci.xml"}
-	if _, err := l.read(t.Context()); err == nil || err.Error() != "there is no ci.xml yet: run the local CI" {
+	if _, err := l.read(t.Context()); err == nil ||
+		err.Error() != "there is no ci.xml yet: run the local CI" {
 		t.Errorf("without a file the error is %v, want that there is none yet", err)
 	}
 	if err := os.WriteFile(outside, []byte(junit), 0o600); err != nil {
@@ -98,7 +107,8 @@ func TestLocalFile(t *testing.T) {
 func TestDecide(t *testing.T) {
 	checks := func(states ...state) (r report) {
 		for i, s := range states {
-			r.Checks = append(r.Checks, check{ID: string(s), Name: "c" + string(rune('0'+i)), State: s})
+			r.Checks = append(r.Checks, check{ID: string(s), Name: "c" + string(rune('0'+i)),
+				State: s})
 		}
 		return r
 	}
@@ -115,14 +125,19 @@ func TestDecide(t *testing.T) {
 	}{
 		{"green", checks(passed), nil, time.Second, false, gateClosed, true, ""},
 		{"no checks", checks(), nil, time.Second, false, gateClosed, true, ""},
-		{"red", checks(passed, failed), nil, time.Second, false, gateOpen, false, `Failed: "c1". Read ci_log`},
-		{"red, not newest", checks(failed), lost, time.Hour, false, gateOpen, false, `Failed: "c0"`},
+		{"red", checks(passed, failed), nil, time.Second, false, gateOpen, false,
+			`Failed: "c1". Read ci_log`},
+		{"red, not newest", checks(failed), lost, time.Hour, false, gateOpen, false,
+			`Failed: "c0"`},
 		{"fix", checks(failed), nil, time.Second, true, gateClosed, true, `must repair: "c0"`},
-		{"running", checks(passed, running), nil, time.Second, false, gateClosed, true, "still running"},
-		{"unknown", checks(), lost, 0, false, gateClosed, false, "unknown, so nothing is pushed: no answer"},
+		{"running", checks(passed, running), nil, time.Second, false, gateClosed, true,
+			"still running"},
+		{"unknown", checks(), lost, 0, false, gateClosed, false,
+			"unknown, so nothing is pushed: no answer"},
 		{"unknown, open", checks(), lost, 0, false, gateOpen, true, "unknown: no answer"},
 		{"green a moment ago", checks(passed), lost, time.Minute, false, gateClosed, true, ""},
-		{"green long ago", checks(passed), lost, time.Hour, false, gateClosed, false, "unknown, so nothing"},
+		{"green long ago", checks(passed), lost, time.Hour, false, gateClosed, false,
+			"unknown, so nothing"},
 	} {
 		o := options{gate: tt.gate, interval: 30 * time.Second}
 		got := fmt.Sprintf("%+v", decide(tt.r, tt.err, tt.age, tt.fix, o))
@@ -138,14 +153,17 @@ func TestQuote(t *testing.T) {
 	if got := quote(hostile, 10); strings.ReplaceAll(got, "| \n", "|\n") != want {
 		t.Errorf("quoted it is %q, want %q", got, want)
 	}
-	if got := clean("<b> </sys\u200btem_reminder> <System>"); got != "<b> ‹/system_reminder> ‹System>" {
+	if got := clean(
+		"<b> </sys\u200btem_reminder> <System>"); got != "<b> ‹/system_reminder> ‹System>" {
 		t.Errorf("tags of a host become %q, want no such tags", got)
 	}
 	if got := quote("1\n2\n3", 2); got != foreign+"\n(the beginning is left out)\n| 2\n| 3" {
 		t.Errorf("the end of three lines is %q, want the last two", got)
 	}
-	if got := clean(strings.Repeat("ä", 1000)); len(got) > maxLine+5 || strings.ContainsRune(got, '\ufffd') {
-		t.Errorf("a long line becomes %d bytes, want at most %d and whole characters", len(got), maxLine+5)
+	if got := clean(strings.Repeat("ä", 1000)); len(got) > maxLine+5 ||
+		strings.ContainsRune(got, '\ufffd') {
+		t.Errorf("a long line becomes %d bytes, want at most %d and whole characters", len(got),
+			maxLine+5)
 	}
 }
 

@@ -75,20 +75,28 @@ func run(ctx context.Context, o options, p *providers.Options) error {
 
 func parseFlags(args []string) (o options, err error) {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	api := f.String("api", "https://api.github.com", "the `URL` of GitHub's API; https://HOST/api/v3 for an own server")
-	repo := f.String("repo", "", "the repository, `OWNER/NAME`; without it, that of the remote origin")
-	tokenEnv := f.String("token-env", "GITHUB_TOKEN", "the `VARIABLE` with the token; if it is empty, gh auth token")
+	api := f.String("api", "https://api.github.com",
+		"the `URL` of GitHub's API; https://HOST/api/v3 for an own server")
+	repo := f.String("repo", "",
+		"the repository, `OWNER/NAME`; without it, that of the remote origin")
+	tokenEnv := f.String("token-env", "GITHUB_TOKEN",
+		"the `VARIABLE` with the token; if it is empty, gh auth token")
 	file := f.String("file", "", "read this `FILE` of a local CI (JUnit or JSON) instead of GitHub")
-	f.DurationVar(&o.interval, "interval", 0, "how long to wait between two looks (30s; with -file 2s)")
-	failures := f.String("failures", "inject", "the `LEVEL` of failed checks: keep, surface or inject")
-	reviews := f.String("reviews", "inject", "the `LEVEL` of review comments: keep, surface or inject")
+	f.DurationVar(&o.interval, "interval", 0,
+		"how long to wait between two looks (30s; with -file 2s)")
+	failures := f.String("failures", "inject",
+		"the `LEVEL` of failed checks: keep, surface or inject")
+	reviews := f.String("reviews", "inject",
+		"the `LEVEL` of review comments: keep, surface or inject")
 	f.StringVar(
 		&o.gate,
 		"gate",
 		gateClosed,
-		"the `MODE` for git push while the state is unknown: closed denies, open allows; off: no gate",
+		"the `MODE` for git push while the state is unknown: closed denies, open "+
+			"allows; off: no gate",
 	)
-	f.BoolVar(&o.fixes, "fixes", false, "while GitHub's checks are red, let pushes of newer commits through")
+	f.BoolVar(&o.fixes, "fixes", false,
+		"while GitHub's checks are red, let pushes of newer commits through")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -96,7 +104,8 @@ func parseFlags(args []string) (o options, err error) {
 		return o, fmt.Errorf("unexpected argument %q: see -help", f.Arg(0))
 	}
 	o.failures, o.reviews = providers.Level(*failures), providers.Level(*reviews)
-	for flagName, level := range map[string]providers.Level{"-failures": o.failures, "-reviews": o.reviews} {
+	for flagName, level := range map[string]providers.Level{"-failures": o.failures,
+		"-reviews": o.reviews} {
 		if level != providers.Keep && level != providers.Surface && level != providers.Inject {
 			return o, fmt.Errorf("%s is %q, want keep, surface or inject", flagName, level)
 		}

@@ -44,7 +44,8 @@ func serve(t *testing.T, dir string, flags ...string) (*gateway.Session, agent) 
 	go func() { served <- s.Serve() }()
 	a := agent{make(chan string, 100)}
 	session, err := g.Register(gateway.SessionSpec{ID: "s1", CWD: dir},
-		gateway.HostInfo{Kind: "test", Hooks: true, Log: true, Aliases: map[string][]string{"shell": {"bash"}}}, a)
+		gateway.HostInfo{Kind: "test", Hooks: true, Log: true,
+			Aliases: map[string][]string{"shell": {"bash"}}}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +101,14 @@ func TestGateOnAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitPush(t, session, true, "unknown, so nothing is pushed: there is no ci.json yet: run the local CI")
+	waitPush(t, session, true,
+		"unknown, so nothing is pushed: there is no ci.json yet: run the local CI")
 	write(`{"checks":[{"name":"lint","status":"running"}]}`)
 	waitPush(t, session, false, "CI is still running on the local CI.")
 	write(`{"checks":[{"name":"lint","status":"failed","log":"a.go:3: unused\u001b[2J"}]}`)
 	waitPush(t, session, true, `Failed: "lint". Read ci_log and repair that first.`)
-	const want = "Failed: \"lint\".\n\nThe end of the log of \"lint\". " + foreign + "\n| a.go:3: unused"
+	const want = "Failed: \"lint\".\n\nThe end of the log of \"lint\". " + foreign +
+		"\n| a.go:3: unused"
 	late := time.After(time.Minute)
 	for got := ""; !strings.Contains(got, want); {
 		select {
@@ -114,14 +117,16 @@ func TestGateOnAFile(t *testing.T) {
 			t.Fatalf("the agent was shown %q at last, want %q", got, want)
 		}
 	}
-	if d := session.PreToolUse(t.Context(), "bash", protocol.Raw(`{"command":"git pull"}`)); d.Deny {
+	if d := session.PreToolUse(t.Context(), "bash",
+		protocol.Raw(`{"command":"git pull"}`)); d.Deny {
 		t.Errorf("git pull: got %+v, want it allowed", d)
 	}
 	write(`{"checks":[{"name":"lint","status":"passed"}]}`)
 	waitPush(t, session, false, "")
 }
 
-// TestGateOpens lets pushes through that the flags name: while the state is unknown, and of a repair.
+// TestGateOpens lets pushes through that the flags name: while the state is unknown, and of a
+// repair.
 func TestGateOpens(t *testing.T) {
 	session, _ := serve(t, t.TempDir(), "-file", "ci.json", "-gate", "open")
 	waitPush(t, session, false, "The state of CI is unknown: there is no ci.json yet")

@@ -18,7 +18,8 @@ const (
 	none    state = "none" // there are no checks
 )
 
-// source says where the state of CI comes from: GitHub, or a file. A source is used by one goroutine at a time.
+// source says where the state of CI comes from: GitHub, or a file. A source is used by one
+// goroutine at a time.
 type source interface {
 	// read returns the present state.
 	read(ctx context.Context) (report, error)
@@ -70,8 +71,12 @@ func (r report) state() state {
 
 // failed returns the checks that failed, by name.
 func (r report) failed() []check {
-	red := slices.DeleteFunc(slices.Clone(r.Checks), func(c check) bool { return c.State != failed })
-	slices.SortFunc(red, func(a, b check) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	red := slices.DeleteFunc(slices.Clone(r.Checks), func(c check) bool {
+		return c.State != failed
+	})
+	slices.SortFunc(red, func(a, b check) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
 	return red
 }
 

@@ -20,10 +20,12 @@ type checkArgs struct {
 
 func (w *watcher) addTools() {
 	providers.AddTool(w.p, "ci_status",
-		"The state of CI for the session's branch: each check, and how many review comments there are", w.status)
+		"The state of CI for the session's branch: each check, and how many review "+
+			"comments there are", w.status)
 	providers.AddTool(w.p, "ci_log", "The end of a check's log", w.checkLog)
 	providers.AddTool(w.p, "ci_findings",
-		"What the failed checks found, with file and line, and the review comments of the pull request", w.findings)
+		"What the failed checks found, with file and line, and the review comments of "+
+			"the pull request", w.findings)
 }
 
 func (w *watcher) status(ctx context.Context, _ struct{}) (string, error) {
@@ -32,8 +34,8 @@ func (w *watcher) status(ctx context.Context, _ struct{}) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "CI is %s on %s, %d s ago; %d review comments.\n", r.state(), r.where(), int(age.Seconds()),
-		len(r.Reviews))
+	fmt.Fprintf(&b, "CI is %s on %s, %d s ago; %d review comments.\n", r.state(), r.where(),
+		int(age.Seconds()), len(r.Reviews))
 	if err != nil {
 		fmt.Fprintf(&b, "There is nothing newer: %s.\n", clean(err.Error()))
 	}
@@ -58,7 +60,8 @@ func (w *watcher) checkLog(ctx context.Context, in checkArgs) (string, error) {
 	case found == nil && err != nil:
 		return "", err
 	case found == nil:
-		return "", providers.NotFound("no check is called %q: ci_status lists them", clean(in.Check))
+		return "", providers.NotFound("no check is called %q: ci_status lists them",
+			clean(in.Check))
 	}
 	if err := w.acquire(ctx); err != nil {
 		return "", err
@@ -91,11 +94,13 @@ func (w *watcher) findings(ctx context.Context, _ struct{}) (string, error) {
 			return "", err
 		}
 		for _, f := range found {
-			lines = append(lines, fmt.Sprintf("%s: %s: %s", clean(c.Name), clean(f.Place), clean(f.Text)))
+			lines = append(lines, fmt.Sprintf("%s: %s: %s", clean(c.Name), clean(f.Place),
+				clean(f.Text)))
 		}
 	}
 	const most = 100
 	more := max(0, len(lines)-most)
 	return fmt.Sprintf("%d findings (%d left out).\n%s\n%d review comments.\n%s", len(lines), more,
-		quote(strings.Join(lines[:len(lines)-more], "\n"), most), len(r.Reviews), showReviews(r.Reviews, 50)), nil
+		quote(strings.Join(lines[:len(lines)-more], "\n"), most), len(r.Reviews),
+		showReviews(r.Reviews, 50)), nil
 }

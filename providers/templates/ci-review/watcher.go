@@ -44,8 +44,8 @@ func newWatcher(o options) *watcher {
 	return &watcher{opts: o, logger: slog.Default(), looking: make(chan struct{}, 1)}
 }
 
-// watch looks again and again, until the session ends. Failures that are there at first are shown; later ones go as
-// far as the options say.
+// watch looks again and again, until the session ends. Failures that are there at first are shown;
+// later ones go as far as the options say.
 func (w *watcher) watch(ctx context.Context, b providers.Binding) {
 	if err := w.open(ctx, b.CWD); err != nil {
 		return
@@ -148,7 +148,8 @@ func (w *watcher) report(ctx context.Context, r report) error {
 	if len(red) > 0 {
 		w.wasRed = true
 	} else if w.wasRed && r.state() == passed {
-		if err := w.push(ctx, providers.Surface, fmt.Sprintf("CI is green on %s.", r.where()), r); err != nil {
+		if err := w.push(ctx, providers.Surface, fmt.Sprintf("CI is green on %s.", r.where()),
+			r); err != nil {
 			return err
 		}
 		w.wasRed = false
@@ -163,7 +164,8 @@ func (w *watcher) report(ctx context.Context, r report) error {
 func (w *watcher) setContext(ctx context.Context, r report, red int) error {
 	text := ""
 	if red > 0 {
-		text = fmt.Sprintf("CI is red on %s: %d checks failed. ci_status lists them.", r.where(), red)
+		text = fmt.Sprintf("CI is red on %s: %d checks failed. ci_status lists them.", r.where(),
+			red)
 	}
 	if text == w.context {
 		return nil
@@ -215,7 +217,8 @@ func (w *watcher) reportReviews(ctx context.Context, r report, first bool) error
 		}
 	}
 	if len(fresh) > 0 && !first {
-		text := fmt.Sprintf("%d new review comments on %s.\n%s", len(fresh), r.where(), showReviews(fresh, most))
+		text := fmt.Sprintf("%d new review comments on %s.\n%s", len(fresh), r.where(),
+			showReviews(fresh, most))
 		if err := w.push(ctx, w.opts.reviews, text, r); err != nil {
 			return err
 		}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestUnits runs the template's own tests with Debian's interpreter, which has its python3-websockets. It runs a copy:
-// go test then knows that its result depends on these files.
+// TestUnits runs the template's own tests with Debian's interpreter, which has its
+// python3-websockets. It runs a copy: go test then knows that its result depends on these files.
 func TestUnits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts Python")

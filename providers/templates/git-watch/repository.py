@@ -16,7 +16,8 @@ FETCH_TIMEOUT = 120.0
 
 # A repository's own configuration names programs that git runs. These are off; README.md lists the
 # rest.
-SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false",
+SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c",
+    "core.quotePath=false",
         "-c", "log.showSignature=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit")
 
 _TAG = re.compile(r"<(?=/?system)", re.IGNORECASE)  # hosts mark their own text with tags such as <system_reminder>
@@ -30,7 +31,8 @@ class GitError(Exception):
 def clean(text: str, limit: int = 200) -> str:
     """Make one line of foreign text: no escapes, no characters that can't be seen, not too long."""
     text = " ".join(_ESCAPES.sub("", text).split())
-    text = _TAG.sub("‹", "".join(c for c in text if c == " " or unicodedata.category(c)[0] not in "CZ"))
+    text = _TAG.sub("‹", "".join(c for c in text if c == " "
+        or unicodedata.category(c)[0] not in "CZ"))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -96,15 +98,18 @@ class Repository:
         if cut:
             raise GitError("the configuration of the repository is too long")
         filters = {name.rpartition(".")[0] for name in names.split("\0") if name.startswith("filter.")}
-        off = [(f"{f}.{key}", value) for f in filters for key, value in (("process", ""), ("required", "false"))]
+        off = [(f"{f}.{key}", value) for f in filters for key,
+            value in (("process", ""), ("required", "false"))]
         settings = {"GIT_CONFIG_COUNT": str(len(off))}
         for i, (key, value) in enumerate(off):
             settings.update({f"GIT_CONFIG_KEY_{i}": key, f"GIT_CONFIG_VALUE_{i}": value})
         return await self._git(args, TIMEOUT, settings)
 
-    async def _git(self, args: tuple[str, ...], timeout: float, settings: dict[str, str] = {}) -> tuple[str, bool]:
+    async def _git(self, args: tuple[str, ...], timeout: float,
+        settings: dict[str, str] = {}) -> tuple[str, bool]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-        env.update(settings, GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1", LC_ALL="C")
+        env.update(settings, GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1",
+            LC_ALL="C")
         top = self.top()
         if top:  # else the configuration could name another directory (core.worktree), or git look further up
             env.update(GIT_WORK_TREE=top, GIT_CEILING_DIRECTORIES=os.path.dirname(top))
@@ -115,7 +120,8 @@ class Repository:
             process = await asyncio.shield(starting)
             assert process.stdout and process.stderr
             (out, cut), (complaint, _) = await asyncio.wait_for(
-                asyncio.gather(_read(process.stdout, MAX_OUTPUT), _read(process.stderr, 4096)), timeout)
+                asyncio.gather(_read(process.stdout, MAX_OUTPUT),
+                    _read(process.stderr, 4096)), timeout)
             if not cut and await asyncio.wait_for(process.wait(), timeout) != 0:
                 lines = complaint.decode("utf-8", "replace").strip().splitlines()
                 raise GitError(f"git {args[0]}: {clean(lines[0]) if lines else 'failed without a reason'}")
@@ -148,25 +154,30 @@ class Repository:
         head = "" if fields.get("oid") == "(initial)" else fields.get("oid", "")
         upstream_head = ""
         if "ab" in fields:
-            upstream_head = (await self.git("rev-parse", "--verify", "--quiet", "@{upstream}")).strip()
+            upstream_head = (await self.git("rev-parse", "--verify", "--quiet",
+                "@{upstream}")).strip()
         branch = fields.get("head", "")
-        return State(head, "" if branch == "(detached)" else branch, fields.get("upstream", ""), upstream_head,
+        return State(head, "" if branch == "(detached)" else branch, fields.get("upstream", ""),
+            upstream_head,
                      ahead, behind, changed, tuple(conflicts[:100]), cut)
 
     async def commits(self, since: str, until: str, limit: int) -> list[Commit]:
         """Return the newest commits that until has and since has not. Both are ids that git has printed."""
-        out = await self.git("log", "-z", "--no-show-signature", "--format=%H%x1f%an%x1f%ae%x1f%ce%x1f%aI%x1f%s",
+        out = await self.git("log", "-z", "--no-show-signature",
+            "--format=%H%x1f%an%x1f%ae%x1f%ce%x1f%aI%x1f%s",
                              f"--max-count={limit}", f"{since}..{until}" if since else until, "--")
         rows = (row.split("\x1f") for row in out.split("\0") if row)
         return [Commit(r[0], r[1], (r[2], r[3]), r[4], r[5]) for r in rows if len(r) == 6]
 
     async def count(self, since: str, until: str) -> int:
         """Count the commits that until has and since has not."""
-        return int(await self.git("rev-list", "--count", f"{since}..{until}" if since else until, "--"))
+        return int(await self.git("rev-list", "--count", f"{since}..{until}" if since else until,
+            "--"))
 
     async def files(self, since: str) -> list[str]:
         """Return how the files of the working tree differ from a commit: a letter and a path each."""
-        out, _ = await self._git_without_filters("diff", "--no-ext-diff", "--no-textconv", "--no-renames",
+        out, _ = await self._git_without_filters("diff", "--no-ext-diff", "--no-textconv",
+            "--no-renames",
                                                  "--name-status", "-z", "--ignore-submodules=dirty", since, "--")
         words = out.split("\0")
         return [f"{clean(letter)} {clean(path)}" for letter, path in zip(words[::2], words[1::2])]
@@ -174,7 +185,8 @@ class Repository:
     async def commit(self, name: str) -> str:
         """Return the id of the commit that a name of the model's stands for, or ""."""
         try:
-            out = await self.git("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
+            out = await self.git("rev-parse", "--verify", "--quiet", "--end-of-options",
+                name + "^{commit}")
         except (GitError, ValueError):  # ValueError: a NUL
             return ""
         return out.strip()
@@ -188,7 +200,8 @@ class Repository:
 
     async def fetch(self) -> None:
         """Get the commits of the branch's remote."""
-        await self.git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance",
+        await self.git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules",
+            "--no-auto-maintenance",
                        timeout=FETCH_TIMEOUT)
 
 
@@ -210,14 +223,16 @@ def _common(top: str) -> str:
     """
     name = os.path.join(top, ".git")
     if os.path.isdir(name):
-        return "" if os.path.islink(name) or os.path.lexists(os.path.join(name, "commondir")) else name
+        return "" if os.path.islink(name) or os.path.lexists(os.path.join(name,
+            "commondir")) else name
     found = os.path.realpath(os.path.join(top, _text(name).removeprefix("gitdir:").strip()))
     named, common = (os.path.realpath(os.path.join(found, _text(os.path.join(found, file)).strip()))
                      for file in ("gitdir", "commondir"))
     if named == name and os.path.join(common, "worktrees") == os.path.dirname(found):
         return common
     around = _top(os.path.dirname(top))
-    modules = os.path.realpath(os.path.join(around and _common(around) or os.devnull, "modules", ""))
+    modules = os.path.realpath(os.path.join(around and _common(around) or os.devnull, "modules",
+        ""))
     back = f"worktree = {os.path.relpath(top, found)}\n"
     is_module = found.startswith(modules + os.sep) and common == found and back in _text(os.path.join(found, "config"))
     return found if is_module else ""

@@ -29,7 +29,8 @@ func main() {
 func run(ctx context.Context, file string, o *providers.Options) error {
 	p := providers.New("guard", o)
 	push := providers.Match{Tool: "shell", Args: `\bgit\b.*\bpush\b`}
-	if _, err := p.Gate(ctx, push, func(context.Context, providers.GateCall) (providers.Decision, error) {
+	if _, err := p.Gate(ctx, push, func(context.Context, providers.GateCall) (providers.Decision,
+		error) {
 		return decide(file)
 	}); err != nil {
 		return err

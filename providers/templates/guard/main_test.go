@@ -34,15 +34,18 @@ func TestGuard(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve() }()
 	session, err := g.Register(gateway.SessionSpec{ID: "s1", CWD: "/code"},
-		gateway.HostInfo{Kind: "test", Hooks: true, Aliases: map[string][]string{"shell": {"bash"}}}, agent{})
+		gateway.HostInfo{Kind: "test", Hooks: true,
+			Aliases: map[string][]string{"shell": {"bash"}}}, agent{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	file := filepath.Join(t.TempDir(), "status")
 	bound, done := make(chan struct{}), make(chan error, 1)
-	o := &providers.Options{URL: s.URL(), Token: g.InstanceToken(), Logger: slog.New(slog.DiscardHandler),
-		OnBound: func(context.Context, providers.Binding) { close(bound) }}
+	o := &providers.Options{URL: s.URL(), Token: g.InstanceToken(),
+		Logger: slog.New(slog.DiscardHandler), OnBound: func(context.Context, providers.Binding) {
+			close(bound)
+		}}
 	go func() { done <- run(ctx, file, o) }()
 	select {
 	case <-bound:
@@ -67,7 +70,8 @@ func TestGuard(t *testing.T) {
 			}
 		}
 		args := append(protocol.AppendText([]byte(`{"command":`), tt.command), '}')
-		if d := session.PreToolUse(ctx, "bash", args); d.Deny != (tt.want != "") || d.Reason != tt.want {
+		if d := session.PreToolUse(ctx, "bash", args); d.Deny != (tt.want != "") ||
+			d.Reason != tt.want {
 			t.Errorf("CI %q, %s: %+v, want %q", tt.status, tt.command, d, tt.want)
 		}
 	}

@@ -89,7 +89,8 @@ func (g *gateway) call(t *testing.T, tool, args string) string {
 		t.Fatal("no provider is bound, want one")
 	}
 	defer func() { g.bound <- conn }()
-	text := fmt.Sprintf(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":%q,"args":%s}`, tool, args)
+	text := fmt.Sprintf(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":%q,"args":%s}`, tool,
+		args)
 	if err := conn.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
 		t.Fatal(err)
 	}

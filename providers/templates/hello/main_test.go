@@ -11,7 +11,9 @@ func TestGreet(t *testing.T) {
 	g := startGateway(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- newProvider(&providers.Options{URL: g.url, Token: gatewayToken}).Run(ctx) }()
+	go func() {
+		ended <- newProvider(&providers.Options{URL: g.url, Token: gatewayToken}).Run(ctx)
+	}()
 
 	for args, want := range map[string]string{
 		`{"name":"Ada"}`: `"Hello, Ada!"`,

@@ -29,7 +29,8 @@ export function checkBase(text) {
   if (!url || url.username || url.password || url.search || url.hash) {
     throw new Error(`--api ${JSON.stringify(text)} is not the URL of an API`);
   }
-  const isHere = url.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(url.hostname);
+  const isHere = url.protocol === "http:" &&
+    ["127.0.0.1", "localhost", "[::1]"].includes(url.hostname);
   if (url.protocol !== "https:" && !isHere)
     throw new Error(`--api ${JSON.stringify(text)} must be https: the token goes there`);
   return text.replace(/\/+$/, "");
@@ -150,13 +151,15 @@ export class Api {
   /** @param {Response} answer @param {string} data */
   #refused(answer, data) {
     const said = parse(data);
-    const message = said?.message ?? [...(said?.errorMessages ?? []), ...Object.values(said?.errors ?? {})].join("; ");
+    const message = said?.message ??
+      [...(said?.errorMessages ?? []), ...Object.values(said?.errors ?? {})].join("; ");
     const { status, headers } = answer;
     const after = headers.get("retry-after");
     const isLimit =
       status === 429 ||
       (status === 403 &&
-        (after !== null || headers.get("x-ratelimit-remaining") === "0" || /rate limit/i.test(message)));
+        (after !== null || headers.get("x-ratelimit-remaining") === "0" ||
+          /rate limit/i.test(message)));
     if (isLimit || (status >= 500 && after !== null)) this.#limit(after, headers);
     else if (status >= 500) this.#backOff(FIRST_WAIT);
     else if (status === 401) this.#backOff(LIMIT_WAIT);

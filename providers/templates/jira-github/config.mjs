@@ -94,6 +94,7 @@ export function configure(args, env) {
     source: isJira ? new JiraIssues(options, token, user) : new GitHubIssues(options, token),
     allowed: wordsOf("allow", v.allow, ["comment", "status", "link", "close"]),
     interval,
-    ways: { context: ways.has("context"), push: ways.has("push"), level: /** @type {"inject"} */ (v.level) },
+    ways: { context: ways.has("context"), push: ways.has("push"),
+      level: /** @type {"inject"} */ (v.level) },
   };
 }

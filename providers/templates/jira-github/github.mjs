@@ -46,7 +46,8 @@ export class GitHubIssues {
     );
     this.path = `/repos/${repo}/issues`;
     this.statusLabels = statusLabels;
-    const query = new URLSearchParams({ state: "open", sort: "updated", direction: "desc", per_page: "100" });
+    const query = new URLSearchParams({ state: "open", sort: "updated", direction: "desc",
+      per_page: "100" });
     if (labels.length) query.set("labels", labels.join(","));
     if (assignee) query.set("assignee", assignee);
     this.query = `${this.path}?${query}`;
@@ -99,7 +100,8 @@ export class GitHubIssues {
       text: String(found.body ?? ""),
       talk: talk
         .slice(-last)
-        .map((/** @type {any} */ c) => ({ author: String(c.user?.login ?? ""), text: String(c.body ?? "") })),
+        .map((/** @type {any} */ c) =>
+          ({ author: String(c.user?.login ?? ""), text: String(c.body ?? "") })),
     };
   }
 
@@ -120,13 +122,15 @@ export class GitHubIssues {
    */
   async setStatus(id, name, signal) {
     if (name in STATES) {
-      await this.api.send("PATCH", this.#at(id), STATES[/** @type {keyof STATES} */ (name)], signal);
+      await this.api.send("PATCH", this.#at(id), STATES[/** @type {keyof STATES} */ (name)],
+        signal);
       return;
     }
     const { labels } = await this.one(id, signal);
     await this.api.send("POST", `${this.#at(id)}/labels`, { labels: [name] }, signal);
     for (const other of labels.filter((l) => this.statusLabels.includes(l) && l !== name)) {
-      await this.api.send("DELETE", `${this.#at(id)}/labels/${encodeURIComponent(other)}`, undefined, signal);
+      await this.api.send("DELETE", `${this.#at(id)}/labels/${encodeURIComponent(other)}`,
+        undefined, signal);
     }
   }
 

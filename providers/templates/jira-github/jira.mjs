@@ -1,4 +1,5 @@
-// Issues of Jira Cloud (REST API, version 3). Its long texts are documents in the Atlassian Document Format.
+// Issues of Jira Cloud (REST API, version 3). Its long texts are documents in the Atlassian
+// Document Format.
 
 import { Api } from "./api.mjs";
 
@@ -7,7 +8,8 @@ import { Api } from "./api.mjs";
 const PAGE = 50;
 const MAX_ISSUES = 500;
 const MAX_DEPTH = 50;
-const BLOCKS = ["paragraph", "heading", "codeBlock", "listItem", "tableRow", "rule", "mediaSingle", "taskItem"];
+const BLOCKS = ["paragraph", "heading", "codeBlock", "listItem", "tableRow", "rule", "mediaSingle",
+  "taskItem"];
 
 /** @param {string} s */
 const jqlText = (s) => `"${s.replace(/[\\"]/g, "\\$&")}"`;
@@ -64,7 +66,8 @@ export function documentOf(text) {
     type: "paragraph",
     content: part
       .split("\n")
-      .flatMap((line, i) => [...(i ? [{ type: "hardBreak" }] : []), ...(line ? [{ type: "text", text: line }] : [])]),
+      .flatMap((line, i) => [...(i ? [{ type: "hardBreak" }] : []),
+        ...(line ? [{ type: "text", text: line }] : [])]),
   }));
   return { type: "doc", version: 1, content };
 }
@@ -134,7 +137,8 @@ export class JiraIssues {
   /** @param {string} id @param {AbortSignal} [signal] */
   async one(id, signal) {
     return this.#issue(
-      await this.api.get(`${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment`, signal),
+      await this.api.get(`${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment`,
+        signal),
     );
   }
 
@@ -148,7 +152,8 @@ export class JiraIssues {
       `${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment,description`,
       signal,
     );
-    const talk = await this.api.get(`${this.#at(id)}/comment?orderBy=-created&maxResults=${last}`, signal);
+    const talk = await this.api.get(`${this.#at(id)}/comment?orderBy=-created&maxResults=${last}`,
+      signal);
     return {
       issue: this.#issue(found),
       text: textOf(found.fields?.description),
@@ -185,9 +190,11 @@ export class JiraIssues {
 
   /** @param {string} id @param {string} name one of statuses @param {AbortSignal} [signal] */
   async setStatus(id, name, signal) {
-    const found = (await this.#transitions(id, signal)).find((/** @type {any} */ t) => t.name === name);
+    const found = (await this.#transitions(id, signal)).find((/** @type {any} */ t) =>
+      t.name === name);
     if (!found) throw new Error(`${id} can't go to ${name} any more`);
-    await this.api.send("POST", `${this.#at(id)}/transitions`, { transition: { id: found.id } }, signal);
+    await this.api.send("POST", `${this.#at(id)}/transitions`, { transition: { id: found.id } },
+      signal);
   }
 
   /**

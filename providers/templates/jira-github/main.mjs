@@ -34,7 +34,8 @@ function start({ source, allowed, interval, ways }) {
       }
     },
   });
-  for (const name of /** @type {const} */ (["SIGINT", "SIGTERM"])) process.once(name, () => provider.disconnect());
+  for (const name of /** @type {const} */ (["SIGINT", "SIGTERM"])) process.once(name,
+    () => provider.disconnect());
   return provider.closed;
 }
 

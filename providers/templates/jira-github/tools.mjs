@@ -56,7 +56,8 @@ export function makeTools(watcher, allowed) {
       parameters: schema({ id }),
       handler: async (/** @type {any} */ args, /** @type {any} */ { signal }) => {
         const { issue, text, talk } = await source.read(selected(args.id), 10, signal);
-        const names = (await source.statuses(args.id, signal)).map((s) => clean(s.name, 60)).join(", ");
+        const names = (await source.statuses(args.id, signal)).map((s) => clean(s.name,
+          60)).join(", ");
         return `${clean(issue.url)}\n${quote(
           [line(issue), text, ...talk.map((c) => `${c.author} says: ${c.text}`), `It can go to: ${names}`],
           400,
@@ -70,7 +71,8 @@ export function makeTools(watcher, allowed) {
       description: "Write a comment on an issue. Other people read it.",
       parameters: schema({ id, text: { type: "string", minLength: 1, maxLength: MAX_COMMENT } }),
       handler: (args, { signal }) =>
-        change(selected(args.id), signal, () => source.comment(args.id, outgoing(args.text, MAX_COMMENT), signal)),
+        change(selected(args.id), signal,
+          () => source.comment(args.id, outgoing(args.text, MAX_COMMENT), signal)),
     });
   }
   if (allowed.has("status")) {

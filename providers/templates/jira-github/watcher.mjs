@@ -88,7 +88,8 @@ export class Watcher {
         const old = this.known.get(issue.id);
         if (!old || issue.updated >= old.updated) this.known.set(issue.id, issue);
       }
-      for (const { gone, issue } of changes) if (gone) this.known.set(issue.id, { ...issue, closed: true });
+      for (const { gone, issue } of changes) if (gone) this.known.set(issue.id,
+        { ...issue, closed: true });
       this.#isFirst = false;
     });
   }

@@ -10,7 +10,8 @@ export const token = "ptk-test";
 /** Its answers, by the type of the message. @type {Record<string, object>} */
 const answers = {
   auth: { type: "sessions", active: [{ id: "s1", label: "test", cwd: "/" }] },
-  hello: { type: "hello.ack", protocolVersion: 2, providerId: "p1", sessionId: "s1", reconnectToken: "rt-1" },
+  hello: { type: "hello.ack", protocolVersion: 2, providerId: "p1", sessionId: "s1",
+    reconnectToken: "rt-1" },
 };
 
 /** Shows the provider that this gateway knows the token. @param {import("node:http").IncomingMessage} request */

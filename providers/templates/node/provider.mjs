@@ -10,7 +10,8 @@ export const start = (options) => createProvider("hello", {
   tools: [{
     name: "greet_hello",
     description: "Greet someone by name",
-    parameters: { type: "object", properties: { name: { type: "string", description: "who to greet" } } },
+    parameters: { type: "object",
+      properties: { name: { type: "string", description: "who to greet" } } },
     handler: greet,
   }],
   ...options,

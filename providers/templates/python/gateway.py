@@ -27,7 +27,8 @@ class Gateway:
         """Listen."""
         self._bound: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._results: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        headers: dict[str, Any] = {"extra_headers": lambda path, asked: {"Tapgw-Proof": self._proof(asked)}}
+        headers: dict[str, Any] = {"extra_headers": lambda path,
+            asked: {"Tapgw-Proof": self._proof(asked)}}
         if int(websockets.__version__.split(".")[0]) >= 14:
             def prove(connection: Any, request: Any, response: Any) -> None:
                 response.headers["Tapgw-Proof"] = self._proof(request.headers)
@@ -44,7 +45,8 @@ class Gateway:
     async def call(self, tool: str, args: dict[str, Any]) -> Any:
         """Call a tool of the provider and return its result."""
         ws = await asyncio.wait_for(self._bound, 30)
-        await ws.send(json.dumps({"type": "tool.call", "id": "c1", "sessionId": "s1", "tool": tool, "args": args}))
+        await ws.send(json.dumps({"type": "tool.call", "id": "c1", "sessionId": "s1", "tool": tool,
+            "args": args}))
         result = await asyncio.wait_for(self._results.get(), 30)
         if "error" in result:
             raise AssertionError(result["error"])

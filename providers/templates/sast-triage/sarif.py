@@ -106,7 +106,8 @@ def clean(text: Any, limit: int) -> str:
     """Return a text on one line without control and invisible characters, cut at the limit."""
     if not isinstance(text, str):
         return ""
-    text = "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text[:limit * 2])
+    text = "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl",
+        "Zp") else c for c in text[:limit * 2])
     text = " ".join(text.split())
     return text if len(text) <= limit else text[:limit - 1] + "…"
 
@@ -135,13 +136,15 @@ def _int(value: Any, default: int) -> int:
 class _Run:
     """One run of one tool."""
 
-    def __init__(self, run: dict[str, Any], root: Path, report: Report, seen: dict[str, int]) -> None:
+    def __init__(self, run: dict[str, Any], root: Path, report: Report,
+        seen: dict[str, int]) -> None:
         self.run, self.root, self.report, self.seen = run, root, report, seen
         self.tool = clean(_get(run, "tool", "driver", "name"), MAX_NAME) or "unknown tool"
 
     def read(self) -> None:
         """Add the findings of the run to the report."""
-        failed = [i for i in _list(self.run.get("invocations")) if _get(i, "executionSuccessful") is False]
+        failed = [i for i in _list(self.run.get("invocations")) if _get(i,
+            "executionSuccessful") is False]
         results = _list(self.run.get("results"))
         if failed or not isinstance(self.run.get("results"), list):
             self.report.is_complete = False
@@ -169,7 +172,8 @@ class _Run:
             id="", tool=self.tool, rule=rule_id, severity=_severity(score, level), level=level,
             message=self._message(result.get("message"), rule) or rule_id, path=path, line=line,
             end_line=max(line, _int(_get(place, "region", "endLine"), line)), score=score,
-            in_baseline=result.get("baselineState") in ("unchanged", "updated"), suppressed=_suppression(result),
+            in_baseline=result.get("baselineState") in ("unchanged",
+                "updated"), suppressed=_suppression(result),
             about=_about(rule))
         finding.id = self._identity(result, finding, place)
         to = self.report.gone if result.get("baselineState") == "absent" else self.report.findings
@@ -186,7 +190,8 @@ class _Run:
             component = _get(self.run, "tool", "extensions", extension)
         rule = _get(component, "rules", index)
         if rule is None or isinstance(rule_id, str) and _get(rule, "id") not in (rule_id, None):
-            rule = next((r for r in _list(_get(component, "rules")) if _get(r, "id") == rule_id), None)
+            rule = next((r for r in _list(_get(component, "rules")) if _get(r, "id") == rule_id),
+                None)
         return clean(rule_id or _get(rule, "id"), MAX_NAME) or "unknown rule", rule
 
     def _message(self, message: Any, rule: Any) -> str:
@@ -217,7 +222,8 @@ class _Run:
             if isinstance(prefix, str) and not _scheme(whole):
                 whole = prefix.rstrip("/") + "/" + whole
             base = _get(entry, "uriBaseId")
-        # A base that is a directory of another machine says nothing here: then the rest is relative to the workspace.
+        # A base that is a directory of another machine says nothing here: then the rest is relative
+        # to the workspace.
         return self._inside(whole) or self._inside(uri)
 
     def _inside(self, uri: str) -> str:
@@ -235,7 +241,8 @@ class _Run:
                 return ""
             path = path[len(root) + 1:]
         path = posixpath.normpath(path)
-        return "" if path == "." or path.split("/")[0] == ".." or clean(path, 4096) != path else path
+        return "" if path == "." or path.split("/")[0] == ".." or clean(path,
+            4096) != path else path
 
     def _identity(self, result: dict[str, Any], f: Finding, place: Any) -> str:
         """Return an id that does not depend on where in its file the finding is, if the tool allows that."""
@@ -260,7 +267,8 @@ def _scheme(uri: str) -> str:
 
 def _score(value: Any) -> Optional[float]:
     try:
-        score = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+        score = float(value) if isinstance(value, (str, int, float)) and not isinstance(value,
+            bool) else -1.0
     except (ValueError, OverflowError):
         return None
     return score if 0 <= score <= 10 else None
@@ -277,7 +285,8 @@ def _suppression(result: dict[str, Any]) -> str:
     all_of = [s for s in _list(result.get("suppressions")) if isinstance(s, dict)]
     if not all_of or any(s.get("status", "accepted") != "accepted" for s in all_of):
         return ""
-    return "; ".join(clean(s.get("justification"), 500) or clean(s.get("kind"), 50) or "suppressed" for s in all_of)
+    return "; ".join(clean(s.get("justification"), 500) or clean(s.get("kind"), 50)
+        or "suppressed" for s in all_of)
 
 
 def _about(rule: Any) -> Rule:

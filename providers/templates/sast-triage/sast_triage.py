@@ -34,7 +34,8 @@ class Settings:
     """The settings from the environment. A mistake ends the program with one line."""
 
     def __init__(self) -> None:
-        self.globs = [g.strip() for g in os.environ.get("SAST_FILES", "**/*.sarif").split(",") if g.strip()]
+        self.globs = [g.strip() for g in os.environ.get("SAST_FILES",
+            "**/*.sarif").split(",") if g.strip()]
         self.inject = self._severity("SAST_INJECT", "high")
         self.surface = self._severity("SAST_SURFACE", "medium")
         self.max_bytes = int(self._number("SAST_MAX_MIB", 32) * 1024 * 1024)
@@ -83,7 +84,8 @@ class Watch:
                 return
             for k in new:
                 k.was_announced = True
-            # Saved first: a finding that is announced twice is worse than one that only the list has.
+            # Saved first: a finding that is announced twice is worse than one that only the list
+            # has.
             await in_thread(self.workspace.save)
             try:
                 await self._push(events)
@@ -125,7 +127,8 @@ def _events(new: list[Known], change: Change) -> list[Event]:
     urgent = [k for k in new if settings.level(k.finding.severity) == "inject"]
     if urgent:
         events.append(("inject", _prompt(urgent), urgent))
-    events += [(settings.level(k.finding.severity), f"new: {_line(k)}", [k]) for k in new[len(urgent):]]
+    events += [(settings.level(k.finding.severity), f"new: {_line(k)}",
+        [k]) for k in new[len(urgent):]]
     for k in change.fixed:
         level: Level = "keep" if settings.level(k.finding.severity) == "keep" else "surface"
         events.append((level, f"fixed: {_line(k)}", []))
@@ -212,7 +215,8 @@ async def sast_list(
     if not shown:
         return f"No such findings ({len(found)} in all)."
     lines = [f"- {_line(k)}{'' if k.state == 'open' else f' [{_decision(k)}]'}" for k in shown]
-    return "\n".join([f"{FOREIGN}\n{offset + 1} to {offset + len(shown)} of {len(found)} findings:", *lines])
+    return "\n".join([f"{FOREIGN}\n{offset + 1} to {offset + len(shown)} of {len(found)} findings:",
+        *lines])
 
 
 def _decision(k: Known) -> str:
@@ -234,7 +238,8 @@ async def sast_show(
         except (LookupError, OSError) as err:
             code = f"(no code: {err})"
     f = k.finding
-    lines = [FOREIGN, f"id: {f.id}", f"state: {_decision(k)}", f"tool: {f.tool}", f"rule: {f.rule} {f.about.name}",
+    lines = [FOREIGN, f"id: {f.id}", f"state: {_decision(k)}", f"tool: {f.tool}",
+        f"rule: {f.rule} {f.about.name}",
              f"severity: {f.severity} (level {f.level}{'' if f.score is None else f', score {f.score:g}'})",
              f"at: {f.place}", f"message: {f.message}", f"tags: {', '.join(f.about.tags)}",
              f"help: {f.about.help} {f.about.help_uri}", "", code]
@@ -251,8 +256,10 @@ def _find(watch: Watch, id: str) -> Known:
 @provider.tool
 async def sast_triage(
     ids: Annotated[list[str], "the ids of sast_list", {"minItems": 1, "maxItems": 100}],
-    verdict: Annotated[Literal["false_positive", "accepted", "open"], "open takes an earlier verdict back"],
-    reason: Annotated[str, "why, for people who read it later", {"minLength": 10, "maxLength": 1000}],
+    verdict: Annotated[Literal["false_positive", "accepted", "open"],
+        "open takes an earlier verdict back"],
+    reason: Annotated[str, "why, for people who read it later",
+        {"minLength": 10, "maxLength": 1000}],
 ) -> str:
     """Decide about findings. A decision stays: they are not announced again, in any later session."""
     watch = _watch()
@@ -280,8 +287,10 @@ async def sast_summary() -> str:
     by_state = Counter(k.state for k in known)
     by_severity = Counter(k.finding.severity for k in known if k.state == "open")
     rules = Counter((k.finding.tool, k.finding.rule) for k in known if k.state == "open")
-    lines = [FOREIGN, "all: " + (", ".join(f"{n} {s}" for s, n in by_state.most_common()) or "none"),
-             "open: " + (", ".join(f"{by_severity[s]} {s}" for s in SEVERITIES if by_severity[s]) or "none")]
+    lines = [FOREIGN, "all: " + (", ".join(f"{n} {s}" for s, n in by_state.most_common())
+        or "none"),
+             "open: " + (", ".join(f"{by_severity[s]} {s}" for s in SEVERITIES if by_severity[s])
+                 or "none")]
     lines += [f"- {n} {tool} {rule}" for (tool, rule), n in rules.most_common(15)]
     return "\n".join(lines)
 

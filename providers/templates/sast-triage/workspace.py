@@ -99,7 +99,8 @@ class Workspace:
 
     def save(self) -> None:
         """Write the state, whole or not at all."""
-        old = sorted((k for k in self.known.values() if not k.files), key=lambda k: (bool(k.verdict), k.seen))
+        old = sorted((k for k in self.known.values() if not k.files),
+            key=lambda k: (bool(k.verdict), k.seen))
         for k in old[:max(0, len(self.known) - MAX_KNOWN)]:
             del self.known[k.finding.id]
         rows = [{**vars(k), "finding": k.finding.to_dict()} for k in self.known.values()]
@@ -124,7 +125,8 @@ class Workspace:
         if len(data) > MAX_CODE:
             raise LookupError(f"{f.path} has more than {MAX_CODE} bytes")
         lines = data.decode(errors="replace").splitlines()
-        first, last = max(1, f.line - around), min(len(lines), min(f.end_line, f.line + 50) + around)
+        first, last = max(1, f.line - around), min(len(lines),
+            min(f.end_line, f.line + 50) + around)
         if first > len(lines):
             raise LookupError(f"{f.path} has only {len(lines)} lines: it changed since the tool ran")
         return "\n".join(f"{'>' if f.line <= n <= f.end_line else ' '} {n:5} {_visible(lines[n - 1])}"
@@ -163,7 +165,8 @@ class Workspace:
                 change.new[f.id] = k
         gone = {f.id for f in report.gone} - present
         for k in self.known.values():
-            if path in k.files and k.finding.id not in present and (report.is_complete or k.finding.id in gone):
+            if path in k.files and k.finding.id not in present and (report.is_complete
+                or k.finding.id in gone):
                 was_open = k.state == "open"
                 k.files.remove(path)
                 if not k.files and was_open and k.was_announced:
@@ -225,7 +228,8 @@ def _glob(pattern: str) -> Callable[[str], Optional["re.Match[str]"]]:
     """Compile a glob: * and ? match within a part of a path, ** matches across parts."""
     expression = ""
     for part in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", pattern):
-        expression += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
+        expression += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part,
+            re.escape(part))
     return re.compile(expression, re.DOTALL).fullmatch
 
 

@@ -33,7 +33,9 @@ type Problem struct {
 // Files checks files of a workspace that all have one ending, given as absolute paths.
 // by names the compiler for the model. The error says why the files could not be
 // checked, such as a compiler that is not installed.
-func Files(ctx context.Context, workspace string, paths []string) (problems []Problem, by string, err error) {
+func Files(
+	ctx context.Context, workspace string, paths []string,
+) (problems []Problem, by string, err error) {
 	switch ext := filepath.Ext(paths[0]); ext {
 	case ".go":
 		if problems, err := vet(ctx, workspace, paths); err == nil {
@@ -47,7 +49,8 @@ func Files(ctx context.Context, workspace string, paths []string) (problems []Pr
 		problems, err := checkNode(ctx, workspace, paths)
 		return problems, "node --check (syntax only)", err
 	case ".ts", ".tsx", ".mts", ".cts", ".jsx":
-		return nil, "", errors.New("typescript-language-server is not on PATH outside of the workspace")
+		return nil, "",
+			errors.New("typescript-language-server is not on PATH outside of the workspace")
 	default:
 		return nil, "", fmt.Errorf("nothing here checks %q files", ext)
 	}
@@ -88,7 +91,8 @@ func vet(ctx context.Context, workspace string, paths []string) ([]Problem, erro
 	}
 	for _, dir := range dirs {
 		// With -trimpath, a cached result would name the files of another directory.
-		_, said, ok, err := run(ctx, dir, env, nil, path, "vet", "-buildvcs=false", "-trimpath=false", ".")
+		_, said, ok, err := run(ctx, dir, env, nil, path, "vet", "-buildvcs=false",
+			"-trimpath=false", ".")
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +164,9 @@ for path in json.load(sys.stdin):
 `
 
 // compilePython compiles Python files, which finds errors of the syntax only.
-func compilePython(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
+func compilePython(
+	ctx context.Context, workspace string, paths []string,
+) (problems []Problem, err error) {
 	python, err := find("python3", "pyright-langserver", workspace)
 	if err != nil {
 		return nil, err
@@ -169,7 +175,8 @@ func compilePython(ctx context.Context, workspace string, paths []string) (probl
 	if err != nil {
 		return nil, err
 	}
-	out, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), input, python, "-I", "-c", compileScript)
+	out, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), input, python, "-I",
+		"-c", compileScript)
 	if err == nil && !ok {
 		err = fmt.Errorf("running python3: %s", strings.TrimSpace(said))
 	}
@@ -189,13 +196,16 @@ var nodeLine = lazyregexp.New(`(?m)^(?:file://)?(/.*):(\d+)$`)
 var nodeError = lazyregexp.New(`(?m)^\w*Error: .*$`)
 
 // checkNode runs node --check on each file.
-func checkNode(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
+func checkNode(
+	ctx context.Context, workspace string, paths []string,
+) (problems []Problem, err error) {
 	node, err := find("node", "typescript-language-server", workspace)
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range paths {
-		_, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), nil, node, "--check", path)
+		_, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), nil, node, "--check",
+			path)
 		if err != nil {
 			return nil, err
 		}

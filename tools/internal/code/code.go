@@ -93,7 +93,8 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 		if p.Severity == "error" || p.Severity == "warning" {
 			message := strings.ReplaceAll(p.Message, "\n", "\n    ")
 			a.Lines = append(a.Lines,
-				fmt.Sprintf("%s:%d:%d: %s: %s (%s)", w.name(p.Path), p.Line, p.Col, p.Severity, message, p.Source))
+				fmt.Sprintf("%s:%d:%d: %s: %s (%s)", w.name(p.Path), p.Line, p.Col, p.Severity,
+					message, p.Source))
 		}
 	}
 	byEnding := map[string][]string{}
@@ -118,7 +119,8 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 		a.note("by %s", by)
 		for _, p := range problems {
 			a.Lines = append(a.Lines,
-				fmt.Sprintf("%s:%d:%d: error: %s", w.name(p.Path), p.Line, max(p.Col, 1), p.Message))
+				fmt.Sprintf("%s:%d:%d: error: %s", w.name(p.Path), p.Line, max(p.Col, 1),
+					p.Message))
 		}
 	}
 	return a, ctx.Err()
@@ -269,7 +271,8 @@ func (w Workspace) quote(places []lsp.Place) (lines []string) {
 		}
 		var text string
 		if all := texts[name]; p.Line <= len(all) {
-			text = strings.TrimSpace(strings.ToValidUTF8(string(all[p.Line-1][:min(len(all[p.Line-1]), 300)]), ""))
+			text = strings.TrimSpace(
+				strings.ToValidUTF8(string(all[p.Line-1][:min(len(all[p.Line-1]), 300)]), ""))
 		}
 		lines = append(lines, fmt.Sprintf("%s:%d: %s", name, p.Line, text))
 	}

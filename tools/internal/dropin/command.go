@@ -36,8 +36,8 @@ func (e Executable) Call(ctx context.Context, c Call) (Answer, error) {
 		}
 	}}
 	exit, err := shell.Run(ctx, shell.Command{
-		Args: argv, Dir: c.Root, Env: append(slices.Clone(e.Env), "WORKSPACE_ROOT="+c.Root), Input: c.Input,
-		Stdout: &stdout, Stderr: io.MultiWriter(&stderr, &lines),
+		Args: argv, Dir: c.Root, Env: append(slices.Clone(e.Env), "WORKSPACE_ROOT="+c.Root),
+		Input: c.Input, Stdout: &stdout, Stderr: io.MultiWriter(&stderr, &lines),
 	})
 	lines.End()
 	if err != nil {
@@ -56,7 +56,8 @@ func (e Executable) Call(ctx context.Context, c Call) (Answer, error) {
 		return Answer{}, fmt.Errorf("%s: %v: %s", name, exit, why)
 	}
 	if stdout.Cut() > 0 {
-		return Answer{}, fmt.Errorf("%s: it wrote more than %d MB: let it answer less", name, maxText>>20)
+		return Answer{}, fmt.Errorf("%s: it wrote more than %d MB: let it answer less", name,
+			maxText>>20)
 	}
 	out := bytes.TrimSpace(stdout.Bytes())
 	if len(out) > 0 && (out[0] == '[' || out[0] == '{') && json.Valid(out) {

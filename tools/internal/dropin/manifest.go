@@ -67,9 +67,10 @@ func (m *Manifest) argv() []string {
 
 // manifest is the content of a manifest file.
 type manifest struct {
-	Name        string         `json:"name"`        // default: NAME
-	Description string         `json:"description"` // the model decides by it
-	Kind        string         `json:"kind"`        // read, edit, terminal or web; "": calls need consent
+	Name        string `json:"name"`        // default: NAME
+	Description string `json:"description"` // the model decides by it
+	// read, edit, terminal or web; "": calls need consent
+	Kind        string         `json:"kind"`
 	Timeout     duration       `json:"timeout"`     // "30s"; default: the timeout of all tools
 	Command     []string       `json:"command"`     // default: the executable NAME or NAME.*
 	Parameters  jsontext.Value `json:"parameters"`  // a JSON Schema; left out: no parameters
@@ -128,7 +129,8 @@ func ReadManifest(path string) (*Manifest, *Fault) {
 	if program := m.argv()[0]; !filepath.IsAbs(program) {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fault(keyLine(data, "command"),
-				"%s cannot be run: it is neither on PATH nor an executable file beside the manifest", program)
+				"%s cannot be run: it is neither on PATH nor an executable file beside the "+
+					"manifest", program)
 		}
 	}
 	return m, nil
@@ -149,7 +151,8 @@ func parseManifest(data []byte, isTOML bool) (*Manifest, *Fault) {
 		return nil, manifestFault(err, place)
 	}
 	m := &Manifest{
-		Spec: Spec{Name: in.Name, Description: in.Description, Kind: in.Kind, Parameters: noParameters},
+		Spec: Spec{Name: in.Name, Description: in.Description, Kind: in.Kind,
+			Parameters: noParameters},
 		Argv: in.Command, Timeout: time.Duration(in.Timeout),
 	}
 	switch {
@@ -201,7 +204,9 @@ func manifestFault(err error, place func(offset int64, key string) int) *Fault {
 	line := place(where.ByteOffset, key)
 	switch {
 	case errors.Is(err, jsonexp.ErrUnknownName):
-		return fault(line, "unknown key %q: a manifest has name, description, kind, timeout, command, parameters", key)
+		return fault(line,
+			"unknown key %q: a manifest has name, description, kind, timeout, command, parameters",
+			key)
 	case key == "":
 		return fault(line, "a manifest is an object")
 	case where.Err != nil:
@@ -232,7 +237,8 @@ func executable(dir, name string) (string, *Fault) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() &&
+			info.Mode()&0o111 != 0 {
 			found[path] = true
 		}
 	}
@@ -247,8 +253,10 @@ func executable(dir, name string) (string, *Fault) {
 			names = append(names, filepath.Base(path))
 		}
 		slices.Sort(names)
-		return "", fault(0, "%s could all be its program: say which with command", strings.Join(names, ", "))
+		return "", fault(0, "%s could all be its program: say which with command",
+			strings.Join(names, ", "))
 	}
 	return "", fault(0,
-		"no executable file %s or %s.* lies beside it: add one (chmod +x), or say what to run with command", name, name)
+		"no executable file %s or %s.* lies beside it: add one (chmod +x), or say what to "+
+			"run with command", name, name)
 }

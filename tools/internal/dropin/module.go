@@ -85,7 +85,8 @@ func (m *Module) release(w *worker) bool {
 
 func (m *Module) start() (*worker, error) {
 	source, _ := os.ReadFile(m.file) // an unreadable file is the runner's to report
-	w := &worker{broken: make(chan error, 1), needsLibraries: bytes.Contains(source, []byte("library_docs"))}
+	w := &worker{broken: make(chan error, 1),
+		needsLibraries: bytes.Contains(source, []byte("library_docs"))}
 	out := &splitter{onFrame: w.receive, onFault: func(err error) { w.broken <- err }}
 	process, err := m.python.start(m.interpreter, "serve", []string{m.file}, out)
 	if err != nil {
@@ -196,7 +197,8 @@ func (w *worker) call(ctx context.Context, c Call) (answer Answer, canReuse bool
 		answer, _, err := p.answer(f)
 		return answer, false, err
 	default:
-		return Answer{}, false, fault(0, "its process ended in the middle of the call: %s", endText(w.process))
+		return Answer{}, false, fault(0, "its process ended in the middle of the call: %s",
+			endText(w.process))
 	}
 }
 

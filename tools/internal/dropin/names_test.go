@@ -59,13 +59,16 @@ func TestNamesOfTheOtherClient(t *testing.T) {
 		{`str(resolve("")) + str(resolve("none"))`, "[][]"},
 		{`search_docs("walrus", "how to feed fish", max_chars=4000).replace("\n", "|")`,
 			"## Feed|give fish||---||## Swim|fish"}, // by words, three times for those in a heading
-		{`search_docs("walrus", "feed fish", max_chars=20).replace("\n", "|")`, "## Feed|give fish"},
-		{`search_docs("walrus", "zzz", max_chars=15).replace("\n", "|")`, "## Swim|fish"}, // the beginning
+		{`search_docs("walrus", "feed fish", max_chars=20).replace("\n", "|")`,
+			"## Feed|give fish"},
+		// the beginning
+		{`search_docs("walrus", "zzz", max_chars=15).replace("\n", "|")`, "## Swim|fish"},
 		{`search_docs("none", "fish") + "."`, "."},
 	}
 	libraries := func() []Library {
 		return []Library{
-			{ID: "pages", Title: "Walpages", Aliases: []string{"wallet"}, Sections: []string{"## P"}},
+			{ID: "pages", Title: "Walpages", Aliases: []string{"wallet"},
+				Sections: []string{"## P"}},
 			{ID: "walrus", Title: "The Walrus", Aliases: []string{"wal"},
 				Sections: []string{"## Swim\nfish", "## Feed\ngive fish", "## Sleep"}},
 		}
@@ -76,7 +79,8 @@ func TestNamesOfTheOtherClient(t *testing.T) {
 			bodies = append(bodies, tt.body)
 		}
 		m := layout(t, nil, imports, "["+strings.Join(bodies, ",\n        ")+"]")
-		a, err := m.Call(t.Context(), Call{Root: t.TempDir(), Input: json.RawMessage(`{}`), Libraries: libraries})
+		a, err := m.Call(t.Context(), Call{Root: t.TempDir(), Input: json.RawMessage(`{}`),
+			Libraries: libraries})
 		if err != nil || len(a.Parts) != len(tests) {
 			t.Errorf("%s layout: %q, %v", name, a.Parts, err)
 			continue
@@ -97,9 +101,10 @@ func TestOwnModulesComeFirst(t *testing.T) {
 	evil := write(t, map[string]string{"log.py": "raise RuntimeError('the workspace')",
 		"copilot_cli/__init__.py": "raise RuntimeError('the workspace')"})
 	t.Chdir(evil)
-	theirs := "from dataclasses import dataclass\nToolResult = list\n@dataclass\nclass ToolContext:\n" +
-		"    workspace_root: str\n    sync_file_to_server: object\n    open_document: object\n" +
-		"    def hello(self): return 'theirs'\n"
+	theirs :=
+		"from dataclasses import dataclass\nToolResult = list\n@dataclass\nclass ToolContext:\n" +
+			"    workspace_root: str\n    sync_file_to_server: object\n    open_document: object\n" +
+			"    def hello(self): return 'theirs'\n"
 	tests := []struct {
 		name    string
 		files   map[string]string
@@ -108,18 +113,24 @@ func TestOwnModulesComeFirst(t *testing.T) {
 		want    string
 	}{
 		{"_base of the current layout", map[string]string{"tools/_base.py": theirs},
-			[]string{"from copilot_cli.tools._base import ToolContext, ToolResult"}, "ctx.hello()", "theirs"},
+			[]string{"from copilot_cli.tools._base import ToolContext, ToolResult"}, "ctx.hello()",
+			"theirs"},
 		{"_base of the first layout", map[string]string{"tools/_base.py": theirs},
 			[]string{"from tools._base import ToolContext, ToolResult"}, "ctx.hello()", "theirs"},
 		{"a module beside the directory", map[string]string{"log.py": "get_logger = str"},
-			[]string{"from log import get_logger", "from tools._base import ToolContext, ToolResult"},
+			[]string{"from log import get_logger",
+				"from tools._base import ToolContext, ToolResult"},
 			"get_logger('x')", "x"},
 		{"a whole package beside the directory",
-			map[string]string{"copilot_cli/__init__.py": "", "copilot_cli/log.py": "get_logger = str"},
-			[]string{"from copilot_cli.log import get_logger", "from tools._base import ToolContext, ToolResult"},
+			map[string]string{"copilot_cli/__init__.py": "",
+				"copilot_cli/log.py": "get_logger = str"},
+			[]string{"from copilot_cli.log import get_logger",
+				"from tools._base import ToolContext, ToolResult"},
 			"get_logger('x')", "x"},
-		{"their __init__ does not run", map[string]string{"tools/__init__.py": "raise RuntimeError"},
-			[]string{"from copilot_cli.tools._base import ToolContext, ToolResult"}, "'fine'", "fine"},
+		{"their __init__ does not run",
+			map[string]string{"tools/__init__.py": "raise RuntimeError"},
+			[]string{"from copilot_cli.tools._base import ToolContext, ToolResult"}, "'fine'",
+			"fine"},
 	}
 	for _, tt := range tests {
 		m := layout(t, tt.files, tt.imports, tt.body)
@@ -128,7 +139,8 @@ func TestOwnModulesComeFirst(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", tt.name, a.Parts, err, tt.want)
 		}
 	}
-	m := layout(t, nil, []string{"import copilot_cli.nothing", "ToolContext = ToolResult = list"}, "1")
+	m := layout(t, nil, []string{"import copilot_cli.nothing", "ToolContext = ToolResult = list"},
+		"1")
 	if _, err := m.Call(t.Context(), Call{Root: evil, Input: json.RawMessage(`{}`)}); err == nil ||
 		!strings.Contains(err.Error(), "No module named 'copilot_cli.nothing'") {
 		t.Errorf("a name that there is not: %v", err)

@@ -35,7 +35,8 @@ const importLimit = 30 * time.Second
 const stopGrace = 500 * time.Millisecond
 
 // errNoPython means that there is no interpreter.
-var errNoPython = errors.New("python3 is not on PATH: install Python 3.8 or newer, or name one in the config")
+var errNoPython = errors.New(
+	"python3 is not on PATH: install Python 3.8 or newer, or name one in the config")
 
 // Python runs Python modules.
 type Python struct {
@@ -101,7 +102,9 @@ func (p Python) Probe(
 
 // probe imports files in one process until a file ends it. It returns the results up
 // to that file, at least one.
-func (p Python) probe(ctx context.Context, interpreter string, files []string) ([]Probed, string, error) {
+func (p Python) probe(
+	ctx context.Context, interpreter string, files []string,
+) ([]Probed, string, error) {
 	limit := p.limit
 	if limit == 0 {
 		limit = importLimit
@@ -181,9 +184,12 @@ func (r *probeResults) add(f frame) {
 }
 
 // start starts a runner.
-func (p Python) start(interpreter, mode string, files []string, out *splitter) (*proc.Process, error) {
+func (p Python) start(
+	interpreter, mode string, files []string, out *splitter,
+) (*proc.Process, error) {
 	process, err := proc.Start(proc.Command{
-		Path: interpreter, Args: append([]string{"-B", "-c", runner + names + "main()\n", mode}, files...),
+		Path: interpreter, Args: append([]string{"-B", "-c", runner + names + "main()\n", mode},
+			files...),
 		Env: p.Env, Stdout: out, Grace: stopGrace, Whole: true,
 		OnLine: func(_ proc.Stream, line string) {
 			if p.Log != nil {

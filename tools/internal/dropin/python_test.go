@@ -41,8 +41,9 @@ func python(t *testing.T) (Python, string) {
 // module makes a module of a body of execute.
 func module(t *testing.T, lines ...string) *Module {
 	t.Helper()
-	text := "import os, sys, time, threading, subprocess\nfrom tools._base import ToolContext\nSCHEMA = {}\n" +
-		"def execute(tool_input, ctx):\n    " + strings.Join(lines, "\n    ") + "\n"
+	text :=
+		"import os, sys, time, threading, subprocess\nfrom tools._base import ToolContext\nSCHEMA = {}\n" +
+			"def execute(tool_input, ctx):\n    " + strings.Join(lines, "\n    ") + "\n"
 	p, interpreter := python(t)
 	m := p.Module(interpreter, filepath.Join(write(t, map[string]string{"t.py": text}), "t.py"))
 	t.Cleanup(m.Close)
@@ -52,15 +53,18 @@ func module(t *testing.T, lines ...string) *Module {
 func TestProbe(t *testing.T) {
 	const good = "SCHEMA = {'name': 'x', 'description': 'd', 'inputSchema': {'type': 'object', 'properties': {}, " +
 		"'required': []}}\ndef execute(i, c): pass\n"
-	files := []struct{ name, text, want string }{ // want: a part of the fault, + for a tool, - for none
+	// Of a fault, want is a part; + is for a tool, - for no tool.
+	files := []struct{ name, text, want string }{
 		{"a_good.py", good, "+"},
 		{"b_exits.py", "SCHEMA = {}\nimport os; os._exit(7)\ndef execute(i, c): pass",
 			"importing it ended the process: exit code 7"},
 		{"c_good.py", "print('{\"skip\": true}')\nimport sys; sys.stdout.flush()\n" + good, "+"},
-		{"d_syntax.py", "SCHEMA = {}\n\ndef execute(i, c) pass", "line 3: SyntaxError: expected ':'"},
+		{"d_syntax.py", "SCHEMA = {}\n\ndef execute(i, c) pass",
+			"line 3: SyntaxError: expected ':'"},
 		{"e_raises.py", good + "\n{}['x']", "line 4: KeyError: 'x'"},
 		{"f_exit.py", good + "import sys; sys.exit('bye')", "line 3: it called sys.exit(bye)"},
-		{"g_no_execute.py", "\nSCHEMA: dict = {}\n# no execute", "line 2: it has SCHEMA but no function execute"},
+		{"g_no_execute.py", "\nSCHEMA: dict = {}\n# no execute",
+			"line 2: it has SCHEMA but no function execute"},
 		{"g_not_run.py", "import os\nif 1: SCHEMA, x = {}, os._exit(7)", "-"},
 		{"g_broken.py", "SCHEMA = {}\nx = = 1", "line 2: SyntaxError"},
 		{"g_broken_script.py", "# the SCHEMA of a table\nx = = 1", "line 2: SyntaxError"},
@@ -124,7 +128,9 @@ func TestProbe(t *testing.T) {
 	if s := got[0].Spec; s != nil &&
 		(s.Name != "x" || s.Description != "d" || s.Line != 1 ||
 			string(s.Parameters) != `{"type": "object", "properties": {}, "required": []}`) {
-		t.Errorf("got spec %+v with the parameters %s, want x of line 1, an object without properties", s, s.Parameters)
+		t.Errorf(
+			"got spec %+v with the parameters %s, want x of line 1, an object without properties",
+			s, s.Parameters)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -138,16 +144,19 @@ func TestProbeOfModuleThatHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: it starts programs or waits for them")
 	}
-	dir := write(t, map[string]string{"a.py": "import time # SCHEMA execute\nwhile True: time.sleep(1)"})
+	dir := write(t,
+		map[string]string{"a.py": "import time # SCHEMA execute\nwhile True: time.sleep(1)"})
 	p, interpreter := python(t)
 	p.limit = 2 * time.Second
 	got, _, err := p.Probe(t.Context(), interpreter, []string{filepath.Join(dir, "a.py")})
-	if err != nil || len(got) != 1 || got[0].Fault == nil || got[0].Fault.Reason != "importing it takes more than 2s" {
+	if err != nil || len(got) != 1 || got[0].Fault == nil ||
+		got[0].Fault.Reason != "importing it takes more than 2s" {
 		t.Errorf("got %+v, %v, want %q", got, err, "importing it takes more than 2s")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := p.Probe(ctx, interpreter, []string{filepath.Join(dir, "a.py")}); !errors.Is(err, context.Canceled) {
+	if _, _, err := p.Probe(ctx, interpreter, []string{filepath.Join(dir, "a.py")}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("cancelled: %v, want %v", err, context.Canceled)
 	}
 }
@@ -169,8 +178,10 @@ func TestProbeWithoutPython(t *testing.T) {
 
 func TestMayBeTool(t *testing.T) {
 	for source, want := range map[string]bool{
-		"SCHEMA = 1\ndef execute(): pass": true, "from x import *": true, "from x import SCHEMA, execute": true,
-		"SCHEMA = {": true, "": false, "def execute(): pass": false, "DB_SCHEMA = 1": false, "print('hello')": false,
+		"SCHEMA = 1\ndef execute(): pass": true, "from x import *": true,
+		"from x import SCHEMA, execute": true,
+		"SCHEMA = {":                    true, "": false, "def execute(): pass": false,
+		"DB_SCHEMA = 1": false, "print('hello')": false,
 	} {
 		if MayBeTool([]byte(source)) != want {
 			t.Errorf("%q: another error, want %v", source, want)
@@ -187,7 +198,8 @@ func TestModuleAnswers(t *testing.T) {
 		parts      []string
 		data, err  string
 	}{
-		{name: "list", body: `return [{"type": "text", "value": tool_input["a"] + " ü"}]`, parts: []string{"1 ü"}},
+		{name: "list", body: `return [{"type": "text", "value": tool_input["a"] + " ü"}]`,
+			parts: []string{"1 ü"}},
 		{name: "dict", body: `return {"result": "success"}`, data: `{"result": "success"}`},
 		{name: "error dict", body: `return {"result": "error", "message": "nope"}`, err: "nope"},
 		{name: "text", body: `return "x"`, parts: []string{"x"}},
@@ -195,13 +207,16 @@ func TestModuleAnswers(t *testing.T) {
 		{name: "wrong shape", body: `return 5`, err: "t.py: it returned 5: a tool returns a list"},
 		{name: "set", body: `return {1}`,
 			err: "t.py: it returned what JSON cannot hold: Object of type set is not JSON serializable"},
-		{name: "not a number", body: `return [float("inf")]`, err: "t.py: it returned what JSON cannot hold"},
+		{name: "not a number", body: `return [float("inf")]`,
+			err: "t.py: it returned what JSON cannot hold"},
 		{name: "bytes", body: `return b"x"`, err: "what JSON cannot hold"},
 		{name: "circle", body: "x = []; x.append(x); return x", err: "what JSON cannot hold"},
-		{name: "coroutine", body: "async def f(): return 'x'\n    return f()", parts: []string{"x"}},
+		{name: "coroutine", body: "async def f(): return 'x'\n    return f()",
+			parts: []string{"x"}},
 		{name: "lone surrogate", body: `return "a\udc80"`, parts: []string{"a\uFFFD"}},
 		{name: "exception", body: `return {}["x"]`, err: "t.py: line 5: KeyError: 'x'"},
-		{name: "exception further down", body: `os.stat("/no/such")`, err: "t.py: line 5: FileNotFoundError"},
+		{name: "exception further down", body: `os.stat("/no/such")`,
+			err: "t.py: line 5: FileNotFoundError"},
 		{name: "endless recursion", body: `return execute(tool_input, ctx)`, err: "RecursionError"},
 		{name: "exit", body: `sys.exit(3)`, err: "t.py: line 5: it called sys.exit(3)"},
 		{name: "prints",
@@ -209,23 +224,27 @@ func TestModuleAnswers(t *testing.T) {
 		{name: "reads",
 			body:  `return repr(sys.stdin.read()) + subprocess.run("cat", capture_output=True, text=True).stdout`,
 			parts: []string{"''"}},
-		{name: "place", body: `return ctx.workspace_root + " " + os.getcwd()`, parts: []string{"ROOT ROOT"}},
-		{name: "context", body: `return [type(ctx).__name__, str(isinstance(ctx, ToolContext)), str(ctx.lsp_bridge)]`,
-			parts: []string{"ToolContext", "True", "None"}},
+		{name: "place", body: `return ctx.workspace_root + " " + os.getcwd()`,
+			parts: []string{"ROOT ROOT"}},
+		{name: "context",
+			body: `return [type(ctx).__name__, str(isinstance(ctx, ToolContext)), str(ctx.lsp_bridge)]`, parts: []string{"ToolContext", "True", "None"}},
 		{name: "1 MB", body: `return "x" * (1 << 20)`, parts: []string{strings.Repeat("x", 1<<20)}},
-		{name: "too much", body: `return "x" * (17 << 20)`, err: "t.py: it sent more than 16 MB at once"},
+		{name: "too much", body: `return "x" * (17 << 20)`,
+			err: "t.py: it sent more than 16 MB at once"},
 		{name: "all memory", body: `return len(bytearray(1 << 46))`, err: "MemoryError"},
 		{name: "process gone", body: `print("last words"); os._exit(4)`,
 			err: "t.py: its process ended in the middle of the call: exit code 4\nlast words"},
 		{name: "process killed", body: `os.kill(os.getpid(), 9)`,
 			err: "its process ended in the middle of the call: signal: killed"},
 		{name: "fork that comes back", body: `return str(os.fork() != 0)`, parts: []string{"True"}},
-		{name: "sync no text", body: `ctx.sync_file_to_server("x", b"y")`, err: "content must be str, not bytes"},
+		{name: "sync no text", body: `ctx.sync_file_to_server("x", b"y")`,
+			err: "content must be str, not bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m, root := module(t, tt.body), t.TempDir()
-			a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage("{\n\"a\": \"1\"}")})
+			a, err := m.Call(t.Context(),
+				Call{Root: root, Input: json.RawMessage("{\n\"a\": \"1\"}")})
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -258,11 +277,14 @@ func TestSyncAndOpen(t *testing.T) {
 	c := Call{
 		Root: root, Input: json.RawMessage(`{}`),
 		Sync: func(path, content string) { reported = append(reported, path+"="+content) },
-		Open: func(uri, language, text string) { reported = append(reported, uri+" "+language+" "+text) },
+		Open: func(uri, language, text string) {
+			reported = append(reported, uri+" "+language+" "+text)
+		},
 	}
 	want := []string{filepath.Join(root, "a.txt") + "=one", "file:///x go package x", "/b.txt=two"}
 	a, err := m.Call(t.Context(), c)
-	if err != nil || !slices.Equal(reported, want) || len(a.Wrote) != 2 || a.Wrote[1] != (Wrote{"/b.txt", "two"}) {
+	if err != nil || !slices.Equal(reported, want) || len(a.Wrote) != 2 ||
+		a.Wrote[1] != (Wrote{"/b.txt", "two"}) {
 		t.Errorf("reported %q, wrote %q, %v, want %q", reported, a.Wrote, err, want)
 	}
 	// Files that were written before the failure are reported.
@@ -286,7 +308,8 @@ func TestStateIsKept(t *testing.T) {
 		`return str(n[0])`)
 	root := t.TempDir()
 	for i, step := range []struct{ input, want string }{
-		{`{}`, "1"}, {`{}`, "2"}, {`{"raise":true}`, ""}, {`{}`, "4"}, {`{"die":true}`, ""}, {`{}`, "1"}, {`{}`, "2"},
+		{`{}`, "1"}, {`{}`, "2"}, {`{"raise":true}`, ""}, {`{}`, "4"}, {`{"die":true}`, ""},
+		{`{}`, "1"}, {`{}`, "2"},
 	} {
 		a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(step.input)})
 		if got := strings.Join(a.Parts, ""); got != step.want || (err == nil) != (step.want != "") {
@@ -294,7 +317,8 @@ func TestStateIsKept(t *testing.T) {
 		}
 	}
 	m.Close()
-	if a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{}`)}); err != nil || a.Parts[0] != "1" {
+	if a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{}`)}); err != nil ||
+		a.Parts[0] != "1" {
 		t.Errorf("after Close: %v, %v, want %q", a, err, "1")
 	}
 }
@@ -318,7 +342,8 @@ func TestCallsDontMeet(t *testing.T) {
 	pids := make([]string, 3)
 	for n := range 3 {
 		wg.Go(func() {
-			a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(2-n) + `}`)})
+			a, err := m.Call(t.Context(),
+				Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(2-n) + `}`)})
 			if (err != nil) != (2-n == 0) {
 				t.Errorf("call %d: %v, want an error: %v", 2-n, err, 2-n == 0)
 			}
@@ -342,10 +367,11 @@ func TestCancelKills(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		var pids []string
-		_, err := m.Call(ctx, Call{Root: t.TempDir(), Input: json.RawMessage(`{}`), Open: func(pid, child, _ string) {
-			pids = []string{pid, child}
-			cancel()
-		}})
+		_, err := m.Call(ctx, Call{Root: t.TempDir(), Input: json.RawMessage(`{}`),
+			Open: func(pid, child, _ string) {
+				pids = []string{pid, child}
+				cancel()
+			}})
 		if !errors.Is(err, context.Canceled) || len(pids) != 2 {
 			t.Fatalf("ended with %v, %v, want %v and two processes", err, pids, context.Canceled)
 		}
@@ -373,9 +399,10 @@ func TestLateWordsAreDropped(t *testing.T) {
 	root := t.TempDir()
 	for n := range 2 {
 		_, err := m.Call(t.Context(),
-			Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(n) + `}`), Sync: func(path, _ string) {
-				t.Errorf("call %d was notified of %s, want no more", n, path)
-			}})
+			Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(n) + `}`),
+				Sync: func(path, _ string) {
+					t.Errorf("call %d was notified of %s, want no more", n, path)
+				}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -400,7 +427,8 @@ func TestOwnBase(t *testing.T) {
 
 // A call fails while its module can't be imported, and works again afterwards.
 func TestModuleBreaksAndMends(t *testing.T) {
-	dir := write(t, map[string]string{"t.py": "SCHEMA = {}\nraise OSError('disk')\ndef execute(i, ctx): pass"})
+	dir := write(t,
+		map[string]string{"t.py": "SCHEMA = {}\nraise OSError('disk')\ndef execute(i, ctx): pass"})
 	p, interpreter := python(t)
 	m := p.Module(interpreter, filepath.Join(dir, "t.py"))
 	defer m.Close()
@@ -416,7 +444,8 @@ func TestModuleBreaksAndMends(t *testing.T) {
 		a.Parts[0] != "fine" {
 		t.Errorf("got %q, %v, want %q", a.Parts, err, "fine")
 	}
-	if _, err := m.Call(t.Context(), Call{Root: "/no/such", Input: json.RawMessage(`{}`)}); err == nil ||
+	if _, err := m.Call(t.Context(),
+		Call{Root: "/no/such", Input: json.RawMessage(`{}`)}); err == nil ||
 		!strings.Contains(err.Error(), "/no/such") {
 		t.Errorf("no workspace: %v, want %q in it", err, "/no/such")
 	}

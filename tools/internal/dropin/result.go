@@ -8,8 +8,9 @@ import (
 )
 
 // errShape is the advice for a result of a wrong shape.
-var errShape = errors.New(`a tool returns a list such as [{"type": "text", "value": "..."}], a text, ` +
-	`{"result": "success"} or {"result": "error", "message": "..."}`)
+var errShape = errors.New(
+	`a tool returns a list such as [{"type": "text", "value": "..."}], a text, ` +
+		`{"result": "success"} or {"result": "error", "message": "..."}`)
 
 // answerOf reads a result: a list of texts, a dict with the result success, a text, or a missing
 // value. For a dict with the result error, the error is its message. For any other shape, the error
@@ -45,7 +46,8 @@ func listOf(raw json.RawMessage) (Answer, error) {
 	for i, item := range items {
 		part, ok := partOf(item)
 		if !ok {
-			return Answer{}, fmt.Errorf("item %d of the list that it returned is %s: %w", i+1, brief(item), errShape)
+			return Answer{}, fmt.Errorf("item %d of the list that it returned is %s: %w", i+1,
+				brief(item), errShape)
 		}
 		a.Parts = append(a.Parts, part)
 	}
@@ -65,7 +67,8 @@ func partOf(raw json.RawMessage) (string, bool) {
 		Value json.RawMessage `json:"value"`
 		Text  json.RawMessage `json:"text"`
 	}
-	if raw[0] != '{' || json.Unmarshal(raw, &part) != nil || part.Type != nil && *part.Type != "text" {
+	if raw[0] != '{' || json.Unmarshal(raw, &part) != nil || part.Type != nil &&
+		*part.Type != "text" {
 		return "", false
 	}
 	value := part.Value

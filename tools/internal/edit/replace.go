@@ -13,9 +13,13 @@ import (
 func Replace(name, text, oldText, newText string) (string, error) {
 	switch oldText {
 	case "":
-		return "", fmt.Errorf("the text to replace in %s is empty: give the text that stands there now", name)
+		return "",
+			fmt.Errorf("the text to replace in %s is empty: give the text that stands there now",
+				name)
 	case newText:
-		return "", fmt.Errorf("the old and the new text for %s are the same: there is nothing to change", name)
+		return "",
+			fmt.Errorf("the old and the new text for %s are the same: there is nothing to change",
+				name)
 	}
 	at := occurrences(text, oldText)
 	if len(at) == 0 && strings.Contains(text, "\r\n") && !strings.Contains(oldText, "\r") {
@@ -27,7 +31,8 @@ func Replace(name, text, oldText, newText string) (string, error) {
 	case 1:
 		return text[:at[0]] + newText + text[at[0]+len(oldText):], nil
 	case 0:
-		return "", fmt.Errorf("the text to replace does not occur in %s%s", name, similarText(text, oldText))
+		return "", fmt.Errorf("the text to replace does not occur in %s%s", name,
+			similarText(text, oldText))
 	}
 	return "", fmt.Errorf("the text to replace occurs %d times in %s, on %s: "+
 		"add the lines around the one that is meant",

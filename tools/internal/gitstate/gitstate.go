@@ -49,7 +49,8 @@ func Open(ctx context.Context, workspace, dir string, hidden ...string) (*Direct
 	}
 	// git does not look into submodules, which have configurations of their own: it only
 	// reports that one is at another commit.
-	d := &Directory{repository: r, submodules: "--ignore-submodules=dirty", paths: []string{"--", "."}}
+	d := &Directory{repository: r, submodules: "--ignore-submodules=dirty",
+		paths: []string{"--", "."}}
 	if strayModule {
 		d.submodules = "--ignore-submodules=all"
 	}
@@ -115,7 +116,8 @@ func parse(out, prefix string) (s State) {
 		x, y := entry[0], entry[1]
 		name, isBelow := strings.CutPrefix(entry[3:], prefix)
 		from := ""
-		if len(fields) > 0 && (strings.ContainsRune("RC", rune(x)) || strings.ContainsRune("RC", rune(y))) {
+		if len(fields) > 0 &&
+			(strings.ContainsRune("RC", rune(x)) || strings.ContainsRune("RC", rune(y))) {
 			var isFromBelow bool
 			from, isFromBelow = strings.CutPrefix(fields[0], prefix)
 			fields = fields[1:]

@@ -18,7 +18,8 @@ func repository(t *testing.T, steps ...string) string {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", dir)
-	for _, step := range append([]string{"init -q -b main", "config user.name n", "config user.email e@x"}, steps...) {
+	for _, step := range append([]string{"init -q -b main", "config user.name n",
+		"config user.email e@x"}, steps...) {
 		if name, text, ok := strings.Cut(step, "="); ok && step[0] == '@' {
 			file := filepath.Join(dir, name[1:])
 			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -67,9 +68,11 @@ func diffOf(t *testing.T, workspace, dir, name string, staged bool) (string, err
 }
 
 var changed = []string{
-	"@a=1\n", "@b=1\n", "@c=a long enough text\nto be found again\n", "@sub/d=1\n", "@gone=1\n", "add .",
+	"@a=1\n", "@b=1\n", "@c=a long enough text\nto be found again\n", "@sub/d=1\n", "@gone=1\n",
+	"add .",
 	"commit -q -m x",
-	"@a=2\n", "add a", "@a=3\n", "@b=2\n", "mv c c2", "@new=1\n", "add new", "!gone", "@sub/d=2\n", "@sub/e ü=1\n",
+	"@a=2\n", "add a", "@a=3\n", "@b=2\n", "mv c c2", "@new=1\n", "add new", "!gone", "@sub/d=2\n",
+	"@sub/e ü=1\n",
 	"@sub/deep/f=1\n",
 }
 
@@ -94,8 +97,8 @@ func TestOf(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	dir := repository(t, "@a=1\n", "add .", "commit -q -m x", "checkout -q -b other", "@a=2\n", "commit -qam y",
-		"checkout -q main", "@a=3\n", "commit -qam z", "merge other")
+	dir := repository(t, "@a=1\n", "add .", "commit -q -m x", "checkout -q -b other", "@a=2\n",
+		"commit -qam y", "checkout -q main", "@a=3\n", "commit -qam z", "merge other")
 	got, err := stateOf(t, dir, dir)
 	if diff := cmp.Diff(State{Conflicts: []string{"a"}}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -111,18 +114,24 @@ func TestNothingIsRun(t *testing.T) {
 	for name, steps := range map[string][]string{
 		"monitor and diff": {"config core.fsmonitor " + touch, "config diff.external " + touch,
 			"config diff.x.textconv " + touch, "config diff.x.command " + touch, filters},
-		"pager":          {"config core.pager " + touch, "config pager.status true", "config pager.diff " + touch},
-		"clean filter":   {"config filter.x.clean " + touch, "config filter.x.required true", filters},
+		"pager": {"config core.pager " + touch, "config pager.status true",
+			"config pager.diff " + touch},
+		"clean filter": {"config filter.x.clean " + touch, "config filter.x.required true",
+			filters},
 		"process filter": {"config filter.x.process " + touch, filters},
-		"included":       {"@inc=[filter \"x\"]\nclean = " + touch + "\n", "config include.path ../inc", filters},
+		"included": {"@inc=[filter \"x\"]\nclean = " + touch + "\n",
+			"config include.path ../inc", filters},
 		"included if": {"@inc=[filter \"x\"]\nclean = " + touch + "\n",
 			"config includeIf.onbranch:main.path ../inc", filters},
-		"of the worktree": {"config extensions.worktreeConfig true", "config --worktree filter.x.clean " + touch,
+		"of the worktree": {"config extensions.worktreeConfig true",
+			"config --worktree filter.x.clean " + touch,
 			filters},
-		"a strange name":  {"config filter.X.y.Z.clean " + touch, "@.gitattributes=* filter=X.y.Z\n"},
-		"a name with =":   {"config filter.a=b.clean " + touch, "@.gitattributes=* filter=a=b\n"},
-		"by attributes":   {"config filter.x.clean " + touch, "@.git/info/attributes=* filter=x\n"},
-		"configured hook": {"config hook.x.event post-index-change", "config hook.x.command " + touch},
+		"a strange name": {"config filter.X.y.Z.clean " + touch,
+			"@.gitattributes=* filter=X.y.Z\n"},
+		"a name with =": {"config filter.a=b.clean " + touch, "@.gitattributes=* filter=a=b\n"},
+		"by attributes": {"config filter.x.clean " + touch, "@.git/info/attributes=* filter=x\n"},
+		"configured hook": {"config hook.x.event post-index-change", "config hook.x.command " +
+			touch},
 		"missing objects": {
 			"config extensions.partialClone origin", "config remote.origin.promisor true",
 			"config remote.origin.url ext::" + touch,
@@ -130,13 +139,15 @@ func TestNothingIsRun(t *testing.T) {
 			"config remote.origin.uploadpack " + touch,
 		},
 		"missing objects, near": {
-			"config extensions.partialClone origin", "config remote.origin.promisor true", "config remote.origin.url /",
+			"config extensions.partialClone origin", "config remote.origin.promisor true",
+			"config remote.origin.url /",
 			"config remote.origin.uploadpack " + touch,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := repository(t, append(slices.Clone(changed), steps...)...)
-			hook := script(t, filepath.Join(dir, ".git/hooks/post-index-change"), "#!/bin/sh\ntouch "+ran+"\n")
+			hook := script(t, filepath.Join(dir, ".git/hooks/post-index-change"),
+				"#!/bin/sh\ntouch "+ran+"\n")
 			if strings.HasPrefix(name, "missing") {
 				forget(t, dir)
 			}
@@ -151,7 +162,8 @@ func TestNothingIsRun(t *testing.T) {
 			}
 			for _, staged := range []bool{true, false} {
 				diff, err := diffOf(t, dir, dir, ".", staged)
-				if !strings.HasPrefix(name, "missing") && (err != nil || !strings.Contains(diff, "+")) {
+				if !strings.HasPrefix(name, "missing") &&
+					(err != nil || !strings.Contains(diff, "+")) {
 					t.Errorf("staged %v: got %q, %v, want the changes", staged, diff, err)
 				}
 			}
@@ -196,10 +208,13 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 	touch := script(t, filepath.Join(t.TempDir(), "touch-it"), "#!/bin/sh\ntouch "+ran+"\ncat\n")
 	sub := repository(t, "@.gitattributes=* filter=x\n", "@f=1\n", "add .", "commit -q -m x")
 	dir := repository(t,
-		append(slices.Clone(changed), "-c protocol.file.allow=always submodule --quiet add "+sub+" sm",
+		append(slices.Clone(changed), "-c protocol.file.allow=always submodule --quiet add "+sub+
+			" sm",
 			"commit -q -m sm",
-			"init -q --bare bare.git", "-C sm config filter.x.clean "+touch, "-C bare.git config core.fsmonitor "+touch,
-			"-C bare.git config core.bare false", "-C bare.git config core.worktree ..", "@sm/f=2\n")...)
+			"init -q --bare bare.git", "-C sm config filter.x.clean "+touch,
+			"-C bare.git config core.fsmonitor "+touch,
+			"-C bare.git config core.bare false", "-C bare.git config core.worktree ..",
+			"@sm/f=2\n")...)
 	for _, at := range []string{".", "bare.git"} {
 		_, err := stateOf(t, dir, filepath.Join(dir, at))
 		if at == "." && err != nil {
@@ -216,15 +231,18 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 func TestDiff(t *testing.T) {
 	dir := repository(t, changed...)
 	diff, err := diffOf(t, dir, filepath.Join(dir, "sub"), "x/sub", false)
-	if err != nil || !strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") ||
+	if err != nil ||
+		!strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") ||
 		strings.Contains(diff, "/b\n") {
-		t.Errorf("got %q, %v, want %q in it", diff, err, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n")
+		t.Errorf("got %q, %v, want %q in it", diff, err,
+			"--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n")
 	}
 }
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := stateOf(t, dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") ||
+	if _, err := stateOf(t, dir, dir); err == nil ||
+		!strings.Contains(err.Error(), "not a git repository") ||
 		strings.Contains(err.Error(), "\n") {
 		t.Errorf("got error %v outside of a repository, want %q in it", err, "not a git repository")
 	}

@@ -44,8 +44,9 @@ func fakeLanguage(t *testing.T, temper string) *Language {
 	t.Setenv(fakeVar, temper)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	return &Language{
-		Name: "Fake", Server: "fakels", suffixes: map[string]string{".fake": "fake"}, projects: []string{"fake.mod"},
-		options: func(string) map[string]any { return map[string]any{"set": true} },
+		Name: "Fake", Server: "fakels", suffixes: map[string]string{".fake": "fake"},
+		projects: []string{"fake.mod"},
+		options:  func(string) map[string]any { return map[string]any{"set": true} },
 	}
 }
 
@@ -117,13 +118,16 @@ func (s *fakeServer) onNotification(method string, params json.RawMessage) {
 	switch {
 	case method == "textDocument/didOpen" && s.temper == "tells":
 		// First an empty report, then the real one; the last file comes last.
-		_ = s.conn.Notify("textDocument/publishDiagnostics", object{"uri": uri, "diagnostics": []any{}})
 		_ = s.conn.Notify("textDocument/publishDiagnostics",
-			object{"uri": strings.Replace(uri, "file:///", "file:/", 1), "diagnostics": s.problems(uri)})
+			object{"uri": uri, "diagnostics": []any{}})
+		_ = s.conn.Notify("textDocument/publishDiagnostics",
+			object{"uri": strings.Replace(uri, "file:///", "file:/", 1),
+				"diagnostics": s.problems(uri)})
 	case method == "initialized" && s.temper == "answers later":
 		go func() {
 			_ = s.conn.Call(context.Background(), "client/registerCapability",
-				object{"registrations": []any{object{"id": "1", "method": "textDocument/diagnostic"}}}, nil)
+				object{"registrations": []any{object{"id": "1",
+					"method": "textDocument/diagnostic"}}}, nil)
 		}()
 	case method == "textDocument/didOpen" && s.temper == "dies when told":
 		os.Exit(1)
@@ -140,14 +144,16 @@ func (s *fakeServer) problems(uri string) []any {
 		if before, _, ok := strings.Cut(line, "bad"); ok {
 			at := object{"line": n, "character": utf16Len(before)}
 			all = append(all,
-				object{"range": object{"start": at, "end": at}, "severity": 1, "code": 42, "source": "fake",
-					"message": line})
+				object{"range": object{"start": at, "end": at}, "severity": 1, "code": 42,
+					"source": "fake", "message": line})
 		}
 	}
 	return all
 }
 
-func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMessage) (any, error) {
+func (s *fakeServer) asked(
+	ctx context.Context, method string, params json.RawMessage,
+) (any, error) {
 	<-s.ready
 	var p struct {
 		Query        string
@@ -167,7 +173,8 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 	case "textDocument/diagnostic":
 		return object{"kind": "full", "items": s.problems(p.TextDocument.URI)}, nil
 	case "textDocument/references":
-		return []any{object{"uri": p.TextDocument.URI, "range": object{"start": p.Position, "end": p.Position}},
+		return []any{object{"uri": p.TextDocument.URI,
+			"range": object{"start": p.Position, "end": p.Position}},
 			object{"uri": "untitled:x"}}, nil
 	case "workspace/symbol":
 		switch {
@@ -181,7 +188,8 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 		case p.Query == "settings":
 			var settings []any
 			err := s.conn.Call(ctx, "workspace/configuration",
-				object{"items": []any{object{"section": "fakels"}, object{"section": "x"}}}, &settings)
+				object{"items": []any{object{"section": "fakels"}, object{"section": "x"}}},
+				&settings)
 			return []any{s.symbol(fmt.Sprint(settings, err))}, nil
 		case p.Query == "unknown request":
 			return []any{s.symbol(fmt.Sprint(s.conn.Call(ctx, "no/such", nil, nil)))}, nil
@@ -192,7 +200,8 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 		for _, line := range s.log {
 			all = append(all, s.symbol(line))
 		}
-		return append(all, object{"name": "outside", "location": object{"uri": "file:///elsewhere.fake"}}), nil
+		return append(all,
+			object{"name": "outside", "location": object{"uri": "file:///elsewhere.fake"}}), nil
 	}
 	return nil, nil
 }

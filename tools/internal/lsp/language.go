@@ -48,7 +48,8 @@ var Languages = []*Language{
 		options: func(string) map[string]any {
 			return map[string]any{
 				"pullDiagnostics": true, "symbolScope": "workspace", "symbolStyle": "Dynamic",
-				"buildFlags": []string{"-buildvcs=false"}, // go would run git, and git the repository's programs
+				// go would run git, and git the repository's programs
+				"buildFlags": []string{"-buildvcs=false"},
 			}
 		},
 		environ: func(ctx context.Context, workspace string) ([]string, error) {
@@ -67,15 +68,18 @@ var Languages = []*Language{
 	{
 		Name: "TypeScript", Server: "typescript-language-server", args: []string{"--stdio"},
 		suffixes: map[string]string{
-			".ts": "typescript", ".mts": "typescript", ".cts": "typescript", ".tsx": "typescriptreact",
-			".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascriptreact",
+			".ts": "typescript", ".mts": "typescript", ".cts": "typescript",
+			".tsx": "typescriptreact",
+			".js":  "javascript", ".mjs": "javascript", ".cjs": "javascript",
+			".jsx": "javascriptreact",
 		},
 		projects: []string{"package.json", "tsconfig.json", "jsconfig.json"},
 		options:  bundledTypeScript,
 		check: func(server string) error {
 			if findCompiler(server) == "" {
-				return errors.New("no compiler is installed beside it, and that of the workspace is not run: " +
-					"npm install -g typescript")
+				return errors.New(
+					"no compiler is installed beside it, and that of the workspace is not run: " +
+						"npm install -g typescript")
 			}
 			return nil
 		},
@@ -141,7 +145,8 @@ func askTypeScript(ctx context.Context, s *server, path string) ([]diagnostic, e
 			}
 		}
 		err := s.conn.Call(ctx, "workspace/executeCommand", object{
-			"command": "typescript.tsserverRequest", "arguments": []any{command, object{"file": path}},
+			"command":   "typescript.tsserverRequest",
+			"arguments": []any{command, object{"file": path}},
 		}, &answer)
 		if err != nil {
 			return nil, err
@@ -150,9 +155,11 @@ func askTypeScript(ctx context.Context, s *server, path string) ([]diagnostic, e
 			severity := map[string]int{"warning": 2, "message": 3, "suggestion": 4}[d.Category]
 			all = append(all, diagnostic{
 				Range: span{
-					position{d.Start.Line - 1, d.Start.Offset - 1}, position{d.End.Line - 1, d.End.Offset - 1},
+					position{d.Start.Line - 1, d.Start.Offset - 1},
+					position{d.End.Line - 1, d.End.Offset - 1},
 				},
-				Severity: cmp.Or(severity, 1), Code: json.RawMessage(strconv.Itoa(d.Code)), Source: "typescript",
+				Severity: cmp.Or(severity, 1), Code: json.RawMessage(strconv.Itoa(d.Code)),
+				Source:  "typescript",
 				Message: d.Text,
 			})
 		}

@@ -55,7 +55,8 @@ func TestProblems(t *testing.T) {
 				}
 			}
 			write(t, root, "a b.fake", "fine")
-			if got, err := p.Problems(t.Context(), root, lang, files, paths[:1]); err != nil || len(got) != 0 {
+			if got, err := p.Problems(t.Context(), root, lang, files, paths[:1]); err != nil ||
+				len(got) != 0 {
 				t.Errorf("after it was mended: %v, %v, want no error and none", got, err)
 			}
 			if _, err := p.Problems(t.Context(), root, lang, files,
@@ -70,13 +71,16 @@ func TestUsagesAndSymbols(t *testing.T) {
 	lang := fakeLanguage(t, "answers")
 	p, root, files, paths := space(t)
 	for from, want := range map[int]Place{1: {paths[0], 2, 4}, 2: {paths[0], 2, 4}, 3: {}} {
-		got, err := p.Usages(t.Context(), root, lang, files, Place{Path: paths[0], Line: from}, "bad")
-		if err != nil || want.Line > 0 && !slices.Equal(got, []Place{want}) || want.Line == 0 && len(got) > 0 {
+		got, err := p.Usages(t.Context(), root, lang, files, Place{Path: paths[0], Line: from},
+			"bad")
+		if err != nil || want.Line > 0 && !slices.Equal(got, []Place{want}) || want.Line == 0 &&
+			len(got) > 0 {
 			t.Errorf("from line %d: %v, %v, want %v", from, got, err, want)
 		}
 	}
 	for query, want := range map[string]string{
-		"settings": "[map[set:true] <nil>] <nil>", "unknown request": "no/such: no such method: no/such",
+		"settings":        "[map[set:true] <nil>] <nil>",
+		"unknown request": "no/such: no such method: no/such",
 	} {
 		got, err := p.Symbols(t.Context(), root, lang, files, query)
 		if err != nil || len(got) != 1 ||
@@ -120,8 +124,8 @@ func TestServerCatchesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	files = []string{"b.fake", "fake.mod", "new.fake", "readme"}
-	want := []string{"open a%20b.fake", "close a%20b.fake", "changed a%20b.fake 3, b.fake 2, fake.mod 1, new.fake 1",
-		"open b.fake"}
+	want := []string{"open a%20b.fake", "close a%20b.fake",
+		"changed a%20b.fake 3, b.fake 2, fake.mod 1, new.fake 1", "open b.fake"}
 	if got := log(); !slices.Equal(got, want) {
 		t.Errorf("then: got %q, want %q", got, want)
 	}
@@ -181,7 +185,8 @@ func TestServerThatFails(t *testing.T) {
 	t.Run("not installed", func(t *testing.T) {
 		lang := &Language{Server: "no-such-server"}
 		p, root, files, _ := space(t)
-		if _, err := p.Symbols(t.Context(), root, lang, files, "x"); err == nil || lang.Installed(root) {
+		if _, err := p.Symbols(t.Context(), root, lang, files, "x"); err == nil ||
+			lang.Installed(root) {
 			t.Errorf("error %v, installed %v, want an error and false", err, lang.Installed(root))
 		}
 	})
@@ -269,8 +274,8 @@ func TestFind(t *testing.T) {
 		line int
 		want string
 	}{
-		{"world", 1, "1:18"}, {"world", 2, "1:18"}, {"world", 3, "2:8"}, {"world", 4, "no"}, {"World", 0, "2:0"},
-		{"hello_world", 1, "1:2"}, {"none", 1, "no"}, {"é", 1, "2:6"},
+		{"world", 1, "1:18"}, {"world", 2, "1:18"}, {"world", 3, "2:8"}, {"world", 4, "no"},
+		{"World", 0, "2:0"}, {"hello_world", 1, "1:2"}, {"none", 1, "no"}, {"é", 1, "2:6"},
 	} {
 		at, ok := findWord(text, tt.name, tt.line)
 		got := fmt.Sprintf("%d:%d", at.Line, at.Character)
@@ -298,7 +303,8 @@ func TestURIs(t *testing.T) {
 }
 
 func TestLanguages(t *testing.T) {
-	for path, want := range map[string]string{"a.go": "Go", "x/a.pyi": "Python", "a.mts": "TypeScript",
+	for path, want := range map[string]string{"a.go": "Go", "x/a.pyi": "Python",
+		"a.mts": "TypeScript",
 		"a.jsx": "TypeScript", "a.txt": "", "go": ""} {
 		var got string
 		if l := Of(Languages, path); l != nil {
@@ -313,7 +319,8 @@ func TestLanguages(t *testing.T) {
 	bin := filepath.Join(dir, "node_modules", "typescript-language-server", "lib", "cli.mjs")
 	lib := filepath.Join(dir, "node_modules", "typescript", "lib", "tsserver.js")
 	for _, f := range []string{bin, lib} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(f), 0o755), os.WriteFile(f, nil, 0o755)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(f), 0o755),
+			os.WriteFile(f, nil, 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -322,25 +329,30 @@ func TestLanguages(t *testing.T) {
 		t.Fatal(err)
 	}
 	resolved, _ := filepath.EvalSymlinks(lib)
-	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[disableAutomaticTypingAcquisition:true "+
-		"tsserver:map[path:%s]]", resolved) {
+	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf(
+		"map[disableAutomaticTypingAcquisition:true "+
+			"tsserver:map[path:%s]]", resolved) {
 		t.Errorf("got %s, want the resolved path %s", got, resolved)
 	}
 	if err := Of(Languages, "x.ts").check("/bin/sh"); err == nil ||
 		!strings.Contains(err.Error(), "that of the workspace is not run") {
-		t.Errorf("without one beside it: %v, want %q in it", err, "that of the workspace is not run")
+		t.Errorf("without one beside it: %v, want %q in it", err,
+			"that of the workspace is not run")
 	}
 }
 
-// A server of the user's takes the place of those that have one of its endings, and stays the same one.
+// A server of the user's takes the place of those that have one of its endings, and stays the same
+// one.
 func TestOwnServers(t *testing.T) {
 	own := []tools.LanguageServer{
-		{Name: "rust", Command: []string{"rust-analyzer"}, Languages: map[string]string{".rs": "rust"}},
+		{Name: "rust", Command: []string{"rust-analyzer"},
+			Languages: map[string]string{".rs": "rust"}},
 		{Name: "deno", Command: []string{"/opt/deno", "lsp"},
 			Languages: map[string]string{".ts": "typescript"}},
 	}
 	all := With(own)
-	for path, want := range map[string]string{"a.rs": "rust", "a.ts": "deno", "a.tsx": "", "a.go": "Go",
+	for path, want := range map[string]string{"a.rs": "rust", "a.ts": "deno", "a.tsx": "",
+		"a.go": "Go",
 		"a.py": "Python"} {
 		got := ""
 		if l := Of(all, path); l != nil {

@@ -56,7 +56,8 @@ func (o Own) language() *Language {
 	defer made.mu.Unlock()
 	l := made.byText[string(text)]
 	if l == nil {
-		l = &Language{Name: o.Name, Server: o.Command[0], args: o.Command[1:], suffixes: o.Languages}
+		l = &Language{Name: o.Name, Server: o.Command[0], args: o.Command[1:],
+			suffixes: o.Languages}
 		if made.byText == nil {
 			made.byText = map[string]*Language{}
 		}

@@ -65,7 +65,8 @@ func (p *Pool) Close() {
 // for each server. A server that ends or does not answer in time fails for retryAfter.
 // files are all files of the workspace, relative to it.
 func (p *Pool) ask(
-	ctx context.Context, root string, lang *Language, files []string, question func(context.Context, *server) error,
+	ctx context.Context, root string, lang *Language, files []string,
+	question func(context.Context, *server) error,
 ) error {
 	resolved, err := filepath.EvalSymlinks(root)
 	if err != nil {

@@ -81,9 +81,10 @@ func (d diagnostic) problem(path string) Problem {
 
 // kinds are the names of the protocol's symbol kinds, from 1.
 var kinds = []string{
-	"", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
-	"interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key",
-	"null", "enum member", "struct", "event", "operator", "type parameter",
+	"", "file", "module", "namespace", "package", "class", "method", "property", "field",
+	"constructor", "enum",
+	"interface", "function", "variable", "constant", "string", "number", "boolean", "array",
+	"object", "key", "null", "enum member", "struct", "event", "operator", "type parameter",
 }
 
 func kindOf(n int) string {
@@ -135,7 +136,8 @@ func isBoundary(line string, i int) bool {
 }
 
 func isWordRune(r rune) bool {
-	return r == '_' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' ||
+	return r == '_' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r &&
+		r <= 'Z' ||
 		r > utf8.RuneSelf && r != utf8.RuneError
 }
 

@@ -59,7 +59,9 @@ func (s *server) diagnose(
 	ctx context.Context, paths []string, before map[string]report,
 ) (map[string][]diagnostic, error) {
 	if s.lang.diagnose != nil {
-		found, err := eachPath(paths, func(path string) ([]diagnostic, error) { return s.lang.diagnose(ctx, s, path) })
+		found, err := eachPath(paths, func(path string) ([]diagnostic, error) {
+			return s.lang.diagnose(ctx, s, path)
+		})
 		if _, refused := errors.AsType[*jsonrpc.Error](err); !refused {
 			return found, err
 		}
@@ -98,7 +100,9 @@ func (s *server) diagnose(
 }
 
 // eachPath calls ask for one file after another.
-func eachPath(paths []string, ask func(path string) ([]diagnostic, error)) (map[string][]diagnostic, error) {
+func eachPath(
+	paths []string, ask func(path string) ([]diagnostic, error),
+) (map[string][]diagnostic, error) {
 	found := map[string][]diagnostic{}
 	for _, path := range paths {
 		items, err := ask(path)
@@ -132,11 +136,13 @@ func (p *Pool) Usages(
 		defer s.close(path)
 		var locations []location
 		err = s.conn.Call(ctx, "textDocument/references", object{
-			"textDocument": object{"uri": uriOf(path)}, "position": at, "context": object{"includeDeclaration": true},
+			"textDocument": object{"uri": uriOf(path)}, "position": at,
+			"context": object{"includeDeclaration": true},
 		}, &locations)
 		for _, l := range locations {
 			if path := pathOf(l.URI); path != "" {
-				places = append(places, Place{path, l.Range.Start.Line + 1, l.Range.Start.Character + 1})
+				places = append(places,
+					Place{path, l.Range.Start.Line + 1, l.Range.Start.Character + 1})
 			}
 		}
 		return err

@@ -66,7 +66,8 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 		}
 	}
 	s := &server{
-		lang: lang, root: root, lock: chans.NewLock(), published: map[string]report{}, news: make(chan struct{}),
+		lang: lang, root: root, lock: chans.NewLock(), published: map[string]report{},
+		news: make(chan struct{}),
 	}
 	process, connection, err := proc.Connect(proc.Command{
 		Path: path, Args: lang.args, Dir: program.Dir, Env: env, Grace: stopGrace,
@@ -76,7 +77,8 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 	}
 	s.process = process
 	shell.EndFirst(process.PID())
-	s.conn = jsonrpc.New(connection, jsonrpc.Options{OnNotify: s.onNotification, OnRequest: s.onRequest})
+	s.conn = jsonrpc.New(connection, jsonrpc.Options{OnNotify: s.onNotification,
+		OnRequest: s.onRequest})
 	if err := s.initialize(ctx, path); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("starting %s: %w", lang.Server, err)
@@ -112,8 +114,9 @@ func (s *server) initialize(ctx context.Context, path string) error {
 			"textDocument": object{
 				"synchronization":    object{"didSave": true},
 				"publishDiagnostics": object{"versionSupport": true},
-				"diagnostic":         object{"dynamicRegistration": true, "relatedDocumentSupport": false},
-				"references":         object{},
+				"diagnostic": object{"dynamicRegistration": true,
+					"relatedDocumentSupport": false},
+				"references": object{},
 			},
 			"general": object{"positionEncodings": []string{"utf-16"}},
 		},
@@ -190,12 +193,14 @@ func (s *server) onRequest(_ context.Context, method string, params json.RawMess
 			s.enableQuestions()
 		}
 		return nil, nil
-	case "client/unregisterCapability", "window/workDoneProgress/create", "window/showMessageRequest",
-		"workspace/diagnostic/refresh", "workspace/semanticTokens/refresh", "workspace/inlayHint/refresh",
-		"workspace/codeLens/refresh":
+	case "client/unregisterCapability", "window/workDoneProgress/create",
+		"window/showMessageRequest",
+		"workspace/diagnostic/refresh", "workspace/semanticTokens/refresh",
+		"workspace/inlayHint/refresh", "workspace/codeLens/refresh":
 		return nil, nil
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method: " + method}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+		Message: "no such method: " + method}
 }
 
 // sendChanges tells the server which files of the workspace have changed since the
@@ -246,7 +251,8 @@ func (s *server) open(path, text string) error {
 		s.closeAnchor()
 	}
 	return s.conn.Notify("textDocument/didOpen", object{"textDocument": object{
-		"uri": uriOf(path), "languageId": s.lang.suffixes[filepath.Ext(path)], "version": 1, "text": text,
+		"uri": uriOf(path), "languageId": s.lang.suffixes[filepath.Ext(path)], "version": 1,
+		"text": text,
 	}})
 }
 
@@ -281,7 +287,9 @@ func (s *server) closeAnchor() {
 
 // state returns the last reports about files, whether the server can be asked, and a
 // channel that is closed when either changes.
-func (s *server) state(paths []string) (reports map[string]report, canAsk bool, news <-chan struct{}) {
+func (s *server) state(
+	paths []string,
+) (reports map[string]report, canAsk bool, news <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reports = map[string]report{}

@@ -7,7 +7,8 @@ import "strings"
 func skipPreamble(lines []string) []string {
 	for len(lines) > 0 {
 		l := strings.TrimSpace(lines[0])
-		if l != "" && !strings.HasPrefix(l, "#!") && !strings.Contains(l, "-*- coding") && l != "<?php" &&
+		if l != "" && !strings.HasPrefix(l, "#!") && !strings.Contains(l, "-*- coding") &&
+			l != "<?php" &&
 			l != `"use strict";` {
 			return lines
 		}

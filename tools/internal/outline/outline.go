@@ -42,7 +42,8 @@ const modifiers = `(?:(?:public|private|protected|internal|static|final|abstract
 
 var languages = []language{
 	{"Go", []string{".go"}, nil, nil},
-	{"Python", []string{".py", ".pyi"}, lazyregexp.New(`^\s*(?:async\s+def|def|class)\s+\w+`), docstring},
+	{"Python", []string{".py", ".pyi"}, lazyregexp.New(`^\s*(?:async\s+def|def|class)\s+\w+`),
+		docstring},
 	{
 		"TypeScript", []string{".ts", ".tsx", ".mts", ".cts"},
 		scriptSymbols, blockComment,
@@ -52,7 +53,8 @@ var languages = []language{
 		"Java", []string{".java"},
 		lazyregexp.New(`^\s*` + modifiers +
 			`(?:(?:class|interface|enum|record|@interface)\s+\w+` +
-			`|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
+			`|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`),
+		blockComment,
 	},
 	{
 		"C#", []string{".cs"},
@@ -62,24 +64,30 @@ var languages = []language{
 		blockComment,
 	},
 	{"Kotlin", []string{".kt", ".kts"},
-		lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`),
+		lazyregexp.New(`^\s*` + modifiers +
+			`(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`),
 		blockComment},
-	{"Scala", []string{".scala"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`),
+	{"Scala", []string{".scala"},
+		lazyregexp.New(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`),
 		blockComment},
 	{"Swift", []string{".swift"},
-		lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override` +
-			`|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`),
+		lazyregexp.New(
+			`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override` +
+				`|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`),
 		blockComment},
 	{
 		"Rust", []string{".rs"},
-		lazyregexp.New(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?` +
-			`|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:` +
-			`|macro_rules!\s*\w+)`), innerComment,
+		lazyregexp.New(
+			`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?` +
+				`|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:` +
+				`|macro_rules!\s*\w+)`), innerComment,
 	},
-	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"}, lazyregexp.New(`^\s*(?:class|module|def)\s+\S+`),
+	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"},
+		lazyregexp.New(`^\s*(?:class|module|def)\s+\S+`),
 		hashComment},
 	{"PHP", []string{".php"},
-		lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|trait|enum|function|namespace)\s+&?[\w\\]+`),
+		lazyregexp.New(`^\s*` + modifiers +
+			`(?:class|interface|trait|enum|function|namespace)\s+&?[\w\\]+`),
 		blockComment},
 	{
 		"C", []string{".c", ".h"},
@@ -88,19 +96,24 @@ var languages = []language{
 	{"C++", []string{".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}, cSymbols, blockComment},
 	{"Dart", []string{".dart"},
 		lazyregexp.New(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+` +
-			`|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
+			`|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`),
+		blockComment},
 	{"Elixir", []string{".ex", ".exs"},
 		lazyregexp.New(`^\s*(?:defmodule|defp?|defmacro|defstruct|defprotocol|defimpl)\b.*`), nil},
-	{"shell", []string{".sh", ".bash", ".zsh"}, lazyregexp.New(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`),
+	{"shell", []string{".sh", ".bash", ".zsh"},
+		lazyregexp.New(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`),
 		hashComment},
 	{"SQL", []string{".sql"},
 		lazyregexp.New(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view` +
-			`|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
-	{"Protocol Buffers", []string{".proto"}, lazyregexp.New(`^\s*(?:message|service|enum|rpc)\s+\w+`), blockComment},
+			`|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`),
+		nil},
+	{"Protocol Buffers", []string{".proto"},
+		lazyregexp.New(`^\s*(?:message|service|enum|rpc)\s+\w+`), blockComment},
 	{"Markdown", []string{".md", ".markdown"}, lazyregexp.New(`^#{1,6}\s+\S`), nil},
 	{"TOML", []string{".toml"}, lazyregexp.New(`^\s*\[+[^\]]+\]+`), hashComment},
 	{"YAML", []string{".yaml", ".yml"}, lazyregexp.New(`^[\w"'][^#]*:(?:\s|$)`), hashComment},
-	{"Makefile", []string{"Makefile", "makefile", ".mk"}, lazyregexp.New(`^[\w./%$()-][^=:]*:(?:[^=]|$)`), hashComment},
+	{"Makefile", []string{"Makefile", "makefile", ".mk"},
+		lazyregexp.New(`^[\w./%$()-][^=:]*:(?:[^=]|$)`), hashComment},
 	{"Dockerfile", []string{"Dockerfile"}, lazyregexp.New(`(?i)^from\s+\S+`), hashComment},
 	{"JSON", []string{".json", ".jsonc"}, nil, nil},
 	{"HTML", []string{".html", ".htm"}, nil, nil},
@@ -110,18 +123,20 @@ var languages = []language{
 }
 
 var (
-	scriptSymbols = lazyregexp.New(`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:(?:abstract\s+)?class\s+\w+` +
-		`|(?:async\s+)?function\b\s*\*?\s*\w*\s*\(|(?:interface|enum|const\s+enum|namespace|module)\s+\w+` +
-		`|type\s+\w+[^=]*=|(?:const|let|var)\s+\w+(?:\s*:[^=]+)?\s*=\s*(?:async\s*)?(?:\([^)]*\)` +
-		`|\w+)\s*(?::[^=]+)?=>|(?:const|let|var)\s+\w+\s*=\s*(?:async\s+)?function\b)` +
-		`|^\s+(?:(?:public|private|protected|static|async|get|set|readonly|override` +
-		`|abstract)\s+)*[*#]?\w+\s*(?:<[^>]+>)?\([^;]*\)\s*(?::[^;{]+)?\{\s*$`)
+	scriptSymbols = lazyregexp.New(
+		`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:(?:abstract\s+)?class\s+\w+` +
+			`|(?:async\s+)?function\b\s*\*?\s*\w*\s*\(|(?:interface|enum|const\s+enum|namespace|module)\s+\w+` +
+			`|type\s+\w+[^=]*=|(?:const|let|var)\s+\w+(?:\s*:[^=]+)?\s*=\s*(?:async\s*)?(?:\([^)]*\)` +
+			`|\w+)\s*(?::[^=]+)?=>|(?:const|let|var)\s+\w+\s*=\s*(?:async\s+)?function\b)` +
+			`|^\s+(?:(?:public|private|protected|static|async|get|set|readonly|override` +
+			`|abstract)\s+)*[*#]?\w+\s*(?:<[^>]+>)?\([^;]*\)\s*(?::[^;{]+)?\{\s*$`)
 	cSymbols = lazyregexp.New(`^(?:typedef\s+)?(?:struct|class|enum|union|namespace)\s+\w+[^;]*$` +
 		`|^[A-Za-z_][\w\s*&:<>,~]*\([^;]*\)?[^;=]*\{?\s*$|^#define\s+\w+`)
 
 	// control matches the beginning of statements that look like declarations.
-	control = lazyregexp.New(`^\s*(?:\}\s*)?(?:if|else|for|foreach|while|switch|catch|return|throw|new|do|try|using` +
-		`|lock|await|yield|super|function)\b\s*\(?`)
+	control = lazyregexp.New(
+		`^\s*(?:\}\s*)?(?:if|else|for|foreach|while|switch|catch|return|throw|new|do|try|using` +
+			`|lock|await|yield|super|function)\b\s*\(?`)
 	named = lazyregexp.New(`\bfunction\s*\*?\s*\w`)
 )
 
@@ -137,7 +152,8 @@ func Language(file string) string {
 func find(file string) *language {
 	base := path.Base(file)
 	i := slices.IndexFunc(languages, func(l language) bool {
-		return slices.Contains(l.ends, strings.ToLower(path.Ext(base))) || slices.Contains(l.ends, base)
+		return slices.Contains(l.ends, strings.ToLower(path.Ext(base))) ||
+			slices.Contains(l.ends, base)
 	})
 	if i < 0 {
 		return nil
@@ -160,7 +176,8 @@ func Of(file, text string) Outline {
 		return Outline{}
 	}
 	var o Outline
-	lines := strings.Split(strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n"), "\n")
+	lines := strings.Split(strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n"),
+		"\n")
 	if l.doc != nil {
 		o.Doc = l.doc(lines)
 	}
@@ -169,7 +186,8 @@ func Of(file, text string) Outline {
 	}
 	isFenced := false // in a code block of Markdown
 	for i, line := range lines {
-		if l.name == "Markdown" && (strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
+		if l.name == "Markdown" &&
+			(strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
 			isFenced = !isFenced
 		}
 		if isFenced || len(line) > maxLine || !l.symbols.MatchString(line) ||
@@ -205,7 +223,8 @@ func depth(lang, line string) int {
 // declaration is a line without the sign that begins the body.
 func declaration(line string) string {
 	line = strings.TrimSpace(line)
-	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(strings.TrimRight(line, "{:")), "=>"))
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(strings.TrimRight(line, "{:")),
+		"=>"))
 }
 
 // goOutline makes the outline of Go source, also if a part of it can't be parsed.

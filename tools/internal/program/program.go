@@ -42,7 +42,8 @@ func Find(name string, workspaces ...string) (string, error) {
 		refused = path
 	}
 	if refused != "" {
-		return "", fmt.Errorf("%s is not run: the workspace brings it; install one outside of it", refused)
+		return "", fmt.Errorf("%s is not run: the workspace brings it; install one outside of it",
+			refused)
 	}
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
@@ -53,7 +54,8 @@ func Environ(workspace string, first ...string) []string {
 	roots := withRepositories(workspace)
 	env := slices.DeleteFunc(shell.Environ(), func(pair string) bool {
 		name, value, _ := strings.Cut(pair, "=")
-		return name == "PATH" || (name == "VIRTUAL_ENV" || name == "CONDA_PREFIX") && isWithin(value, roots)
+		return name == "PATH" || (name == "VIRTUAL_ENV" || name == "CONDA_PREFIX") &&
+			isWithin(value, roots)
 	})
 	return append(env, "PATH="+Path(first, workspace))
 }
@@ -91,7 +93,8 @@ func Go(ctx context.Context, workspace string) (path string, env []string, err e
 			return "", nil, errors.New("go is not run: the workspace brings it")
 		}
 	}
-	return path, append(Environ(workspace, filepath.Dir(path)), "GOTOOLCHAIN=local", "GOPACKAGESDRIVER=off"), nil
+	return path, append(Environ(workspace, filepath.Dir(path)), "GOTOOLCHAIN=local",
+		"GOPACKAGESDRIVER=off"), nil
 }
 
 // withRepositories returns the workspaces and the working trees that they lie in.
@@ -103,7 +106,8 @@ func withRepositories(workspaces ...string) []string {
 		}
 	}
 	for _, r := range roots {
-		if resolved, err := filepath.EvalSymlinks(r); err == nil && !slices.Contains(roots, resolved) {
+		if resolved, err := filepath.EvalSymlinks(r); err == nil &&
+			!slices.Contains(roots, resolved) {
 			roots = append(roots, resolved)
 		}
 	}

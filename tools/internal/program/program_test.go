@@ -27,16 +27,18 @@ func TestFind(t *testing.T) {
 	base := t.TempDir()
 	repo, ws := filepath.Join(base, "repo"), filepath.Join(base, "repo", "ws")
 	script(t, filepath.Join(repo, ".git", "HEAD"))
-	inside, above := script(t, filepath.Join(ws, "bin", "tool")), script(t, filepath.Join(repo, "bin", "tool"))
+	inside, above := script(t, filepath.Join(ws, "bin", "tool")),
+		script(t, filepath.Join(repo, "bin", "tool"))
 	outside := script(t, filepath.Join(base, "out", "tool"))
 	linked := filepath.Join(base, "linked")
-	if err := errors.Join(os.Mkdir(linked, 0o755), os.Symlink(inside, filepath.Join(linked, "tool")),
+	if err := errors.Join(os.Mkdir(linked, 0o755),
+		os.Symlink(inside, filepath.Join(linked, "tool")),
 		os.Symlink(ws, filepath.Join(base, "alias"))); err != nil {
 		t.Fatal(err)
 	}
 	path := func(dirs ...string) { t.Setenv("PATH", strings.Join(dirs, ":")) }
-	path(filepath.Dir(inside), filepath.Join(base, "alias", "bin"), filepath.Dir(above), linked, "relative", "",
-		filepath.Dir(outside))
+	path(filepath.Dir(inside), filepath.Join(base, "alias", "bin"), filepath.Dir(above), linked,
+		"relative", "", filepath.Dir(outside))
 	if got, err := Find("tool", ws); got != outside || err != nil {
 		t.Errorf("found %s, %v, want %s", got, err, outside)
 	}

@@ -29,22 +29,26 @@ var kinds = []kind{
 		"uv init, or python -m venv .venv", pythonProject},
 	{"rust", []string{"Cargo.toml"}, "cargo init", rustProject},
 	{"maven", []string{"pom.xml"}, "mvn archetype:generate", mavenProject},
-	{"gradle", []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}, "gradle init",
+	{"gradle", []string{"build.gradle", "build.gradle.kts", "settings.gradle",
+		"settings.gradle.kts"}, "gradle init",
 		gradleProject},
-	{"dotnet", []string{"*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"}, "dotnet new console",
-		fixedCommands("dotnet build", "dotnet test", "dotnet run")},
+	{"dotnet", []string{"*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"},
+		"dotnet new console", fixedCommands("dotnet build", "dotnet test", "dotnet run")},
 	{"ruby", []string{"Gemfile", "*.gemspec"}, "bundle init", rubyProject},
 	{"php", []string{"composer.json"}, "composer init", phpProject},
-	{"elixir", []string{"mix.exs"}, "mix new NAME", fixedCommands("mix compile", "mix test", "mix run")},
+	{"elixir", []string{"mix.exs"}, "mix new NAME", fixedCommands("mix compile", "mix test",
+		"mix run")},
 	{"dart", []string{"pubspec.yaml"}, "dart create NAME", dartProject},
-	{"swift", []string{"Package.swift"}, "swift package init", fixedCommands("swift build", "swift test", "swift run")},
+	{"swift", []string{"Package.swift"}, "swift package init",
+		fixedCommands("swift build", "swift test", "swift run")},
 	{"cmake", []string{"CMakeLists.txt"}, "write a CMakeLists.txt",
 		fixedCommands("cmake -B build && cmake --build build", "ctest --test-dir build", "")},
 	{"bazel", []string{"MODULE.bazel", "WORKSPACE"}, "write a MODULE.bazel",
 		fixedCommands("bazel build //...", "bazel test //...", "")},
 	{"make", []string{"Makefile", "makefile", "GNUmakefile"}, "write a Makefile", makeProject},
 	{"just", []string{"justfile", "Justfile"}, "write a justfile", justProject},
-	{"docker", []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile"},
+	{"docker", []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml",
+		"Dockerfile"},
 		"docker init", dockerProject},
 }
 
@@ -92,8 +96,9 @@ func goProject(d directory, marker string) (p Project) {
 
 // notablePackages are the npm packages that a project's details mention.
 var notablePackages = []string{
-	"react", "next", "vue", "nuxt", "svelte", "@angular/core", "express", "fastify", "electron", "vite", "jest",
-	"vitest", "mocha", "playwright", "@playwright/test", "cypress", "eslint", "prettier",
+	"react", "next", "vue", "nuxt", "svelte", "@angular/core", "express", "fastify", "electron",
+	"vite", "jest", "vitest", "mocha", "playwright", "@playwright/test", "cypress", "eslint",
+	"prettier",
 }
 
 func nodeProject(d directory, marker string) (p Project) {
@@ -213,7 +218,8 @@ func pythonProject(d directory, _ string) (p Project) {
 	default:
 		p.add("test", "python -m unittest discover")
 	}
-	linters := [][2]string{{"ruff", "check ."}, {"mypy", "."}, {"black", "--check ."}, {"flake8", ""}, {"pyright", ""}}
+	linters := [][2]string{{"ruff", "check ."}, {"mypy", "."}, {"black", "--check ."},
+		{"flake8", ""}, {"pyright", ""}}
 	for _, linter := range linters {
 		name, args := linter[0], linter[1]
 		if conf.Tool[name] != nil || d.has(name+".toml", "."+name, name+".ini") {

@@ -117,7 +117,8 @@ func Check(raw json.RawMessage) error {
 			Description any `json:"description"`
 		}
 		if err := json.Unmarshal(s.Properties[name], &p); err != nil {
-			return fmt.Errorf("property %q: must be a schema that says its type and description", name)
+			return fmt.Errorf("property %q: must be a schema that says its type and description",
+				name)
 		}
 		if _, ok := p.Type.(string); !ok {
 			return fmt.Errorf(`property %q needs exactly one "type", a string`, name)
@@ -128,7 +129,8 @@ func Check(raw json.RawMessage) error {
 	}
 	var required []string
 	if err := json.Unmarshal(s.Required, &required); err != nil || required == nil {
-		return errors.New(`the schema of the parameters needs "required", a list of names, [] if there are none`)
+		return errors.New(
+			`the schema of the parameters needs "required", a list of names, [] if there are none`)
 	}
 	_, err := protocol.CompileSchema(protocol.Raw(raw))
 	return err

@@ -46,7 +46,8 @@ func TestForPanicsWithoutDescription(t *testing.T) {
 // TestCheck lists what the server refuses at registration.
 func TestCheck(t *testing.T) {
 	tests := []struct{ name, schema, want string }{
-		{"all of it", `{"type":"object","properties":{"a":{"type":"string","description":"d"}},"required":["a"]}`, ""},
+		{"all of it",
+			`{"type":"object","properties":{"a":{"type":"string","description":"d"}},"required":["a"]}`, ""},
 		{"none", `{"type":"object","properties":{},"required":[]}`, ""},
 		{"more keywords",
 			`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"a":{"type":"array","description":"d","items":{"type":["string","null"]},"default":[]}},"required":[],"additionalProperties":false,"$defs":{}}`, ""},
@@ -60,12 +61,15 @@ func TestCheck(t *testing.T) {
 		{"type a list", `{"type":["object"],"properties":{},"required":[]}`, "type"},
 		{"no description", `{"type":"object","properties":{"a":{"type":"string"}},"required":[]}`,
 			`"a" needs a "description"`},
-		{"no type", `{"type":"object","properties":{"a":{"description":"d","enum":["x"]}},"required":[]}`,
+		{"no type",
+			`{"type":"object","properties":{"a":{"description":"d","enum":["x"]}},"required":[]}`,
 			`"a" needs exactly one "type"`},
-		{"two types", `{"type":"object","properties":{"a":{"type":["string","null"],"description":"d"}},"required":[]}`,
+		{"two types",
+			`{"type":"object","properties":{"a":{"type":["string","null"],"description":"d"}},"required":[]}`,
 			`"a" needs exactly one "type"`},
 		{"property no schema", `{"type":"object","properties":{"a":true},"required":[]}`, `"a"`},
-		{"a type that is none", `{"type":"object","properties":{"a":{"type":"text","description":"d"}},"required":[]}`,
+		{"a type that is none",
+			`{"type":"object","properties":{"a":{"type":"text","description":"d"}},"required":[]}`,
 			"/properties/a/type"},
 		{"not JSON", `{`, "reading"},
 		{"nothing", ``, "reading"},
@@ -73,7 +77,8 @@ func TestCheck(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := Check([]byte(tt.schema))
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})

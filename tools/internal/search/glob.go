@@ -30,7 +30,8 @@ func ParseGlob(pattern string) (*Glob, error) {
 		return &Glob{pattern: "*", baseOnly: true}, nil
 	}
 	if !doublestar.ValidatePattern(g.pattern) {
-		return nil, fmt.Errorf("%q is no glob pattern: use **, *, ?, [abc] and {one,other}", pattern)
+		return nil, fmt.Errorf("%q is no glob pattern: use **, *, ?, [abc] and {one,other}",
+			pattern)
 	}
 	g.takesDirs = slash || !IsGlob(path.Base(g.pattern))
 	return g, nil

@@ -127,7 +127,9 @@ func (t Tree) readText(path string) ([]byte, error) {
 	return data, nil
 }
 
-func grepText(ctx context.Context, re *regexp.Regexp, path string, data []byte, found *Found) error {
+func grepText(
+	ctx context.Context, re *regexp.Regexp, path string, data []byte, found *Found,
+) error {
 	for n := 1; len(data) > 0; n++ {
 		var line []byte
 		line, data, _ = bytes.Cut(data, []byte("\n"))

@@ -13,8 +13,8 @@ import (
 // ignoring are the files of the trees of these tests.
 var ignoring = []string{
 	"a", "b", "ab", "a.log", "b.log", "a b", "#x", "!x", "x ", "-", "]", "[", "\\", "A", "1",
-	"d/a", "d/b", "d/a.log", "d/e/a", "d/e/f/a", "d/e/f/b.log", "d/log/a", "log/a", "log/d/b", "e/a", "e/d/a", "a.d/x",
-	"d*/a", "d/.h", ".h/a",
+	"d/a", "d/b", "d/a.log", "d/e/a", "d/e/f/a", "d/e/f/b.log", "d/log/a", "log/a", "log/d/b",
+	"e/a", "e/d/a", "a.d/x", "d*/a", "d/.h", ".h/a",
 }
 
 // ignoredLike compares the files of a Tree with those that git lists.
@@ -49,17 +49,21 @@ func repository(t *testing.T) Tree {
 func TestIgnoreLikeGit(t *testing.T) {
 	tr := repository(t)
 	for _, rules := range []string{
-		"", "a", "/a", "a/", "d/", "d/a", "/d/a", "*.log", "*.log\n!a.log", "d\n!d/a", "d/*\n!d/a", "**/a", "a/**",
-		"d/**", "d/**/a", "**", "**/", "*", "*/", "*\n!*/\n!*.log",
-		"# a\na", "\\#x", "\\!x", "!x", "x\\ ", "x ", "a\\ b", "a b  ", "a\r\nb", "\uFEFFa", "[ab]", "[!a]", "[^a]",
-		"[a-b]", "[]]", "[]-]", "[\\]]", "[[:alpha:]]", "[[:digit:][:upper:]]", "[[:nope:]]", "[a", "[", "[]", "[!]",
-		"\\", "a\\", "\\a", "\\\\", "a**", "**a", "d/**a", "***", "***/a", "a***b", "d/***/a", "?", "??", "d?a",
-		"d[/]a", "d[.-0]a", "d/[!b]", "/", "//", "/*", "/*/a", "*/a", "*/*/a", "log/", "/log", "*d", "d/e/f", "d//a",
-		"!", "!!a", "{a,b}", "*.{log,x}", "a.d/", ".*", "-", "[+--]", "[---]",
+		"", "a", "/a", "a/", "d/", "d/a", "/d/a", "*.log", "*.log\n!a.log", "d\n!d/a", "d/*\n!d/a",
+		"**/a", "a/**", "d/**", "d/**/a", "**", "**/", "*", "*/", "*\n!*/\n!*.log",
+		"# a\na", "\\#x", "\\!x", "!x", "x\\ ", "x ", "a\\ b", "a b  ", "a\r\nb", "\uFEFFa", "[ab]",
+		"[!a]", "[^a]",
+		"[a-b]", "[]]", "[]-]", "[\\]]", "[[:alpha:]]", "[[:digit:][:upper:]]", "[[:nope:]]", "[a",
+		"[", "[]", "[!]",
+		"\\", "a\\", "\\a", "\\\\", "a**", "**a", "d/**a", "***", "***/a", "a***b", "d/***/a", "?",
+		"??", "d?a",
+		"d[/]a", "d[.-0]a", "d/[!b]", "/", "//", "/*", "/*/a", "*/a", "*/*/a", "log/", "/log", "*d",
+		"d/e/f", "d//a", "!", "!!a", "{a,b}", "*.{log,x}", "a.d/", ".*", "-", "[+--]", "[---]",
 	} {
 		ignoredLike(t, tr, rules, "")
 	}
-	for _, deeper := range []string{"/a", "!a", "e/", "!e/", "**/a", "!*.log", "/e/f/*", "../a", "*"} {
+	for _, deeper := range []string{"/a", "!a", "e/", "!e/", "**/a", "!*.log", "/e/f/*", "../a",
+		"*"} {
 		ignoredLike(t, tr, "a\n*.log\n", deeper)
 	}
 }
@@ -70,8 +74,9 @@ var quirk = regexp.MustCompile(`[^/\n!]\*\*/`)
 
 // A ? matches one character, as in ripgrep, and not one byte, as in git.
 func TestIgnoreCharacters(t *testing.T) {
-	for rule, want := range map[string]bool{"é": true, "?": true, "??": false, "[é]": true, "[à-ü]": true,
-		"[!é]": false, "[!a]": true} {
+	for rule, want := range map[string]bool{"é": true, "?": true, "??": false, "[é]": true,
+		"[à-ü]": true,
+		"[!é]":  false, "[!a]": true} {
 		if got := ignores(nil).with(rule, ".").isIgnored("é", false); got != want {
 			t.Errorf("%s ignores é: %v, want %v", rule, got, want)
 		}
@@ -82,8 +87,8 @@ func TestIgnoreCharacters(t *testing.T) {
 func TestIgnoreLikeGitAtRandom(t *testing.T) {
 	tr := repository(t)
 	r := rand.New(rand.NewPCG(7, 7))
-	pieces := []string{"a", "b", "d", "e", "f", ".log", "*", "**", "?", "/", "/", "[ab]", "[!a]", "\\", "!", " ", "\n",
-		"\n", "**/", "/**"}
+	pieces := []string{"a", "b", "d", "e", "f", ".log", "*", "**", "?", "/", "/", "[ab]", "[!a]",
+		"\\", "!", " ", "\n", "\n", "**/", "/**"}
 	random := func() string {
 		var b strings.Builder
 		for range 1 + r.IntN(8) {

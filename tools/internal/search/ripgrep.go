@@ -63,8 +63,10 @@ var errEnough = errors.New("enough")
 
 func (t Tree) rgGrep(ctx context.Context, q Query, found *Found) error {
 	args := []string{
-		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null",
-		"--line-number", "--column", "--crlf", "--hidden", "--no-mmap", fmt.Sprintf("--max-filesize=%d", maxFile),
+		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename",
+		"--null",
+		"--line-number", "--column", "--crlf", "--hidden", "--no-mmap",
+		fmt.Sprintf("--max-filesize=%d", maxFile),
 	}
 	if !q.Regexp {
 		args = append(args, "--fixed-strings")
@@ -77,7 +79,9 @@ func (t Tree) rgGrep(ctx context.Context, q Query, found *Found) error {
 	if err != nil || scope == nil {
 		return err
 	}
-	return t.run(ctx, append(args, scope...), func(r *bufio.Reader) error { return readMatches(r, q, found) })
+	return t.run(ctx, append(args, scope...), func(r *bufio.Reader) error {
+		return readMatches(r, q, found)
+	})
 }
 
 // globChars match the characters that need a backslash in a pattern.
@@ -116,7 +120,8 @@ func (t Tree) scopeArgs(ctx context.Context, include *Glob) (args []string, err 
 
 // binaryNotes are the messages of ripgrep about a binary file: one for a file that ripgrep found,
 // and one for a file among its arguments.
-var binaryNotes = [][]byte{[]byte(": WARNING: stopped searching binary file"), []byte(": binary file matches (found ")}
+var binaryNotes = [][]byte{[]byte(": WARNING: stopped searching binary file"),
+	[]byte(": binary file matches (found ")}
 
 // binaryNote returns the path in a message about a binary file.
 func binaryNote(line []byte) (path []byte, ok bool) {

@@ -101,21 +101,25 @@ var project = map[string]string{
 
 func TestFiles(t *testing.T) {
 	want := []string{
-		".github/ci.yml", ".gitignore", "keep.log", "local.txt", "main.go", "pic.png", "src/.gitignore", "src/a.go",
-		"src/build/gen.go", "src/deep/app.ts", "src/deep/b_test.go", "src/deep/y.tmp", "src/umläut ö.txt",
+		".github/ci.yml", ".gitignore", "keep.log", "local.txt", "main.go", "pic.png",
+		"src/.gitignore", "src/a.go",
+		"src/build/gen.go", "src/deep/app.ts", "src/deep/b_test.go", "src/deep/y.tmp",
+		"src/umläut ö.txt",
 	}
 	tr := tree(t, project)["own"]
-	if err := os.Symlink("/etc", filepath.Join(tr.Dir, "link")); err != nil { // not followed, nor listed
+	// not followed, nor listed
+	if err := os.Symlink("/etc", filepath.Join(tr.Dir, "link")); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, list(t, tr, nil)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	for pattern, want := range map[string][]string{
-		"src/**/*.{go,ts}": {"src/a.go", "src/build/gen.go", "src/deep/app.ts", "src/deep/b_test.go"},
-		"deep":             {"src/deep/app.ts", "src/deep/b_test.go", "src/deep/y.tmp"},
-		"*.log":            {"keep.log"},
-		"link":             nil,
+		"src/**/*.{go,ts}": {"src/a.go", "src/build/gen.go", "src/deep/app.ts",
+			"src/deep/b_test.go"},
+		"deep":  {"src/deep/app.ts", "src/deep/b_test.go", "src/deep/y.tmp"},
+		"*.log": {"keep.log"},
+		"link":  nil,
 	} {
 		glob, err := ParseGlob(pattern)
 		if err != nil {
@@ -131,8 +135,8 @@ func TestFiles(t *testing.T) {
 // repository.
 func TestPartOfRepository(t *testing.T) {
 	all := tree(t, map[string]string{
-		".gitignore": "*.log\n/sub/gen\n", "sub/.gitignore": "!x.log\n", "sub/a.log": ".", "sub/x.log": ".",
-		"sub/gen/b": ".", "sub/c": ".",
+		".gitignore": "*.log\n/sub/gen\n", "sub/.gitignore": "!x.log\n", "sub/a.log": ".",
+		"sub/x.log": ".", "sub/gen/b": ".", "sub/c": ".",
 		"sub/inner/d.log": ".", "sub/inner/e": ".", ".git/info/exclude": "c2\n", "sub/c2": ".",
 		"sub/inner/.git/info/exclude": "e\n",
 	})
@@ -171,20 +175,23 @@ func TestGrep(t *testing.T) {
 			"main.go:3: func main() { needle() }",
 			"src/a.go:1: // needle one", "src/a.go:3: // Needle two", "src/build/gen.go:1: needle",
 			"src/deep/app.ts:1: const needle = 1",
-			"src/deep/b_test.go:1: needle", "src/deep/y.tmp:1: needle", "src/umläut ö.txt:2: needle",
+			"src/deep/b_test.go:1: needle", "src/deep/y.tmp:1: needle",
+			"src/umläut ö.txt:2: needle",
 		}},
 		{"capitals", Query{Text: "Needle"},
 			[]string{".github/ci.yml:1: run: make Needle", "src/a.go:3: // Needle two"}},
 		{"a letter with capitals beyond ASCII", Query{Text: "NADEL"}, nil},
 		{"fixed", Query{Text: "main() {"}, []string{"main.go:3: func main() { needle() }"}},
 		{"begins with a dash", Query{Text: "--x"}, nil},
-		{"regexp", Query{Text: `^func \w+\(\)`, Regexp: true}, []string{"main.go:3: func main() { needle() }"}},
+		{"regexp", Query{Text: `^func \w+\(\)`, Regexp: true},
+			[]string{"main.go:3: func main() { needle() }"}},
 		{"regexp, escapes are no capitals", Query{Text: `\Seedle\s(one|two)$`, Regexp: true},
 			[]string{"src/a.go:1: // needle one", "src/a.go:3: // Needle two"}},
 		{"end of a CRLF line", Query{Text: `needle$`, Regexp: true, Include: glob("*_test.go")},
 			[]string{"src/deep/b_test.go:1: needle"}},
 		{"include by name", Query{Text: "needle", Include: glob("*.{go,ts}")}, []string{
-			"main.go:3: func main() { needle() }", "src/a.go:1: // needle one", "src/a.go:3: // Needle two",
+			"main.go:3: func main() { needle() }", "src/a.go:1: // needle one",
+			"src/a.go:3: // Needle two",
 			"src/build/gen.go:1: needle",
 			"src/deep/app.ts:1: const needle = 1", "src/deep/b_test.go:1: needle",
 		}},
@@ -195,7 +202,8 @@ func TestGrep(t *testing.T) {
 		{"include a directory", Query{Text: "needle", Include: glob("src/deep")},
 			[]string{"src/deep/app.ts:1: const needle = 1", "src/deep/b_test.go:1: needle",
 				"src/deep/y.tmp:1: needle"}},
-		{"include does not bring back what is ignored", Query{Text: "needle", Include: glob("*.log")},
+		{"include does not bring back what is ignored",
+			Query{Text: "needle", Include: glob("*.log")},
 			[]string{"keep.log:1: needle"}},
 		{"include with a space", Query{Text: "needle", Include: glob("src/umläut *")},
 			[]string{"src/umläut ö.txt:2: needle"}},
@@ -244,7 +252,8 @@ func TestGrepErrors(t *testing.T) {
 				want = "Go's regexp: ripgrep is not installed"
 			}
 			if want != "" &&
-				(err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+				(err == nil || !strings.Contains(err.Error(), want) ||
+					strings.Contains(err.Error(), "\n")) {
 				t.Errorf("%s %q: got error %v, want %q in one line", name, tt.query.Text, err, want)
 			}
 		}
@@ -266,7 +275,8 @@ func TestGrepOddFiles(t *testing.T) {
 		{"latin", 1, "\xe4 needle \xff"},
 		{"new\nline", 1, "needle"},
 		{"tail", 1, "a needle"},
-		{"wide", 1, "…" + half + "needle" + strings.Repeat("é", (excerptAfter-len("needle"))/2) + "…"},
+		{"wide", 1, "…" + half + "needle" + strings.Repeat("é", (excerptAfter-len("needle"))/2) +
+			"…"},
 		{"wide", 2, "needle"},
 	}
 	for name, tr := range all {
@@ -294,7 +304,8 @@ func TestGrepManyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := tree(t, files)["ripgrep"].Grep(t.Context(), Query{Text: "needle", Include: include})
+	found, err := tree(t, files)["ripgrep"].Grep(t.Context(),
+		Query{Text: "needle", Include: include})
 	if want := []Match{{"d1/x.c", 1, "needle"}}; err != nil || !slices.Equal(found.Matches, want) {
 		t.Errorf("got %v, %v, want %v", found.Matches, err, want)
 	}

@@ -54,8 +54,8 @@ func (w *walker) dir(ctx context.Context, dir string, rules ignores, include *Gl
 	var files []string
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
-		if !e.IsDir() && !e.Type().IsRegular() || e.Name() == ".git" || rules.isIgnored(p, e.IsDir()) ||
-			slices.Contains(w.tree.Skip, p) {
+		if !e.IsDir() && !e.Type().IsRegular() || e.Name() == ".git" ||
+			rules.isIgnored(p, e.IsDir()) || slices.Contains(w.tree.Skip, p) {
 			continue
 		}
 		switch {

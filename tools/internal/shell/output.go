@@ -61,7 +61,8 @@ func (o *Output) String() string {
 		cut += len(head) - i - 1
 		head = head[:i+1]
 	} else {
-		for i := 0; i < utf8.UTFMax && len(head) > 0 && !utf8.Valid(head[max(0, len(head)-utf8.UTFMax):]); i++ {
+		for i := 0; i < utf8.UTFMax && len(head) > 0 &&
+			!utf8.Valid(head[max(0, len(head)-utf8.UTFMax):]); i++ {
 			head, cut = head[:len(head)-1], cut+1
 		}
 	}
@@ -79,7 +80,8 @@ func (o *Output) String() string {
 }
 
 // escapes are the control sequences of a terminal: colours, cursor movements, titles.
-var escapes = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])`)
+var escapes = lazyregexp.New(
+	`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])`)
 
 // clean turns the output for a terminal into text: valid UTF-8, without escape
 // sequences and control characters, and of an overwritten line only the last state.

@@ -106,7 +106,8 @@ func EndFirst(pid int) {
 // the gateway, of Copilot, and variables whose names end in _TOKEN), and with variables that keep
 // programs from paging, prompting and colouring.
 func Environ() []string {
-	quiet := []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0"}
+	quiet := []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat",
+		"GIT_TERMINAL_PROMPT=0"}
 	var env []string
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
@@ -119,7 +120,10 @@ func Environ() []string {
 
 // isSecret reports whether a variable belongs to this program or holds a token.
 func isSecret(name string) bool {
-	ours := []string{"TAP_", "TAPGW_", "TAPCTL_", "LSCLIENT_", "COPILOT_", "GH_COPILOT_", "GITHUB_COPILOT_"}
+	ours := []string{"TAP_", "TAPGW_", "TAPCTL_", "LSCLIENT_", "COPILOT_", "GH_COPILOT_",
+		"GITHUB_COPILOT_"}
 	return strings.HasSuffix(name, "_TOKEN") ||
-		slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		slices.ContainsFunc(ours, func(prefix string) bool {
+			return strings.HasPrefix(name, prefix)
+		})
 }

@@ -81,7 +81,8 @@ func TestCancelEndsTheGroup(t *testing.T) {
 		<-out.first
 		cancel()
 	}()
-	c := sh("trap '' TERM; sleep 1000 & echo $! >" + file + "; echo $$ >>" + file + "; echo ready; wait; sleep 1000")
+	c := sh("trap '' TERM; sleep 1000 & echo $! >" + file + "; echo $$ >>" + file +
+		"; echo ready; wait; sleep 1000")
 	c.Stdout, c.Stderr = &out, &out
 	if _, err := Run(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v, want %v", err, context.Canceled)
@@ -130,14 +131,15 @@ func gone(t *testing.T, pid string) {
 
 func TestEnvironKeepsSecrets(t *testing.T) {
 	for name, value := range map[string]string{
-		"TAP_ADMIN": "s3cret", "GH_COPILOT_X": "s3cret", "NPM_TOKEN": "s3cret", "COPILOT_HOME": "s3cret",
-		"JAVA_HOME": "/j", "TAPESTRY": "yes", "TERM": "xterm",
+		"TAP_ADMIN": "s3cret", "GH_COPILOT_X": "s3cret", "NPM_TOKEN": "s3cret",
+		"COPILOT_HOME": "s3cret", "JAVA_HOME": "/j", "TAPESTRY": "yes", "TERM": "xterm",
 	} {
 		t.Setenv(name, value)
 	}
 	_, out := run(t, sh("env"))
 	env := strings.Split(out, "\n")
-	for _, want := range []string{"JAVA_HOME=/j", "TAPESTRY=yes", "TERM=dumb", "GIT_TERMINAL_PROMPT=0"} {
+	for _, want := range []string{"JAVA_HOME=/j", "TAPESTRY=yes", "TERM=dumb",
+		"GIT_TERMINAL_PROMPT=0"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("want %s in the environment, it is missing", want)
 		}
@@ -162,9 +164,10 @@ func TestOutput(t *testing.T) {
 			_, _ = o.Write(chunk)
 		}
 		got := o.String()
-		if !strings.HasPrefix(got, "line 0\n") || !strings.HasSuffix(got, "line 1998\nline 1999\n") || len(got) > 1200 {
-			t.Errorf("in writes of %d: got %q, want %q at the beginning and %q at the end", size, got, "line 0\n",
-				"line 1998\nline 1999\n")
+		if !strings.HasPrefix(got, "line 0\n") ||
+			!strings.HasSuffix(got, "line 1998\nline 1999\n") || len(got) > 1200 {
+			t.Errorf("in writes of %d: got %q, want %q at the beginning and %q at the end", size,
+				got, "line 0\n", "line 1998\nline 1999\n")
 		}
 		var cut, first int
 		_, after, _ := strings.Cut(got, "[... ")

@@ -15,7 +15,9 @@ const maxShown = 32 << 10
 // Terminal runs a command line with sh in dir, without input, for at most limit. It
 // returns the output and how the command ended, for the model. also, unless nil, gets
 // the whole output. If the command was stopped, the error has the output so far.
-func Terminal(ctx context.Context, dir, line string, limit time.Duration, also io.Writer) (string, error) {
+func Terminal(
+	ctx context.Context, dir, line string, limit time.Duration, also io.Writer,
+) (string, error) {
 	if strings.TrimSpace(line) == "" {
 		return "", errors.New("the command is empty")
 	}
@@ -26,16 +28,20 @@ func Terminal(ctx context.Context, dir, line string, limit time.Duration, also i
 	if also != nil {
 		to = io.MultiWriter(&out, also)
 	}
-	command := Command{Args: []string{"sh", "-c", line}, Dir: dir, Env: Environ(), Stdout: to, Stderr: to}
+	command := Command{Args: []string{"sh", "-c", line}, Dir: dir, Env: Environ(), Stdout: to,
+		Stderr: to}
 	exit, err := Run(limited, command)
 	text := strings.TrimRight(out.String(), "\n")
 	if err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("the command was ended, it did not finish within %v: give it longer, or less to do", limit)
+			err = fmt.Errorf(
+				"the command was ended, it did not finish within %v: give it longer, or less to do",
+				limit)
 		}
 		if text != "" {
 			// Not wrapped: callers that recognise the context's error would drop the text.
-			err = fmt.Errorf("%v\nuntil then it wrote:\n%s", err, text) //nolint:errorlint // see above
+			// See above.
+			err = fmt.Errorf("%v\nuntil then it wrote:\n%s", err, text) //nolint:errorlint
 		}
 		return "", err
 	}

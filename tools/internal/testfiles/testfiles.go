@@ -22,25 +22,30 @@ var languages = []language{
 	{ends: []string{".py"}, prefixes: []string{"test_"}, suffixes: []string{"_test", "_tests"},
 		example: "tests/test_*.py"},
 	{
-		ends:     []string{".ts", ".tsx", ".js", ".jsx", ".mts", ".cts", ".mjs", ".cjs", ".vue", ".svelte"},
-		suffixes: []string{".test", ".spec", ".cy", ".e2e", "-test", "-spec", "_test", "_spec", ".e2e-spec"},
-		dirs:     []string{"__tests__"},
-		example:  "*.test.ts beside it",
+		ends: []string{".ts", ".tsx", ".js", ".jsx", ".mts", ".cts", ".mjs", ".cjs", ".vue",
+			".svelte"},
+		suffixes: []string{".test", ".spec", ".cy", ".e2e", "-test", "-spec", "_test", "_spec",
+			".e2e-spec"},
+		dirs:    []string{"__tests__"},
+		example: "*.test.ts beside it",
 	},
 	{
 		ends:     []string{".java", ".kt", ".kts", ".scala", ".groovy"},
-		prefixes: []string{"Test"}, suffixes: []string{"Tests", "TestCase", "Test", "IT", "Spec", "Suite"},
+		prefixes: []string{"Test"}, suffixes: []string{"Tests", "TestCase", "Test", "IT", "Spec",
+			"Suite"},
 		example: "src/test/java/.../*Test.java",
 	},
 	{ends: []string{".cs", ".fs", ".vb"}, prefixes: []string{"Test"},
-		suffixes: []string{"Tests", "Test", "Specs", "Spec"}, example: "*Tests.cs in the project of the tests"},
-	{ends: []string{".rs"}, prefixes: []string{"test_"}, suffixes: []string{"_tests", "_test"}, dirs: []string{"tests"},
-		example: "tests/*.rs, or #[cfg(test)] in the file itself"},
+		suffixes: []string{"Tests", "Test", "Specs", "Spec"},
+		example:  "*Tests.cs in the project of the tests"},
+	{ends: []string{".rs"}, prefixes: []string{"test_"}, suffixes: []string{"_tests", "_test"},
+		dirs: []string{"tests"}, example: "tests/*.rs, or #[cfg(test)] in the file itself"},
 	{ends: []string{".rb"}, prefixes: []string{"test_"}, suffixes: []string{"_spec", "_test"},
 		example: "spec/*_spec.rb"},
 	{ends: []string{".php"}, suffixes: []string{"Test", "Cest"}, example: "tests/*Test.php"},
 	{ends: []string{".c", ".h", ".cc", ".hh", ".cpp", ".hpp", ".cxx"}, prefixes: []string{"test_"},
-		suffixes: []string{"_unittest", "_tests", "_test", "Test", "-test"}, example: "tests/*_test.cc"},
+		suffixes: []string{"_unittest", "_tests", "_test", "Test", "-test"},
+		example:  "tests/*_test.cc"},
 	{ends: []string{".swift"}, suffixes: []string{"Tests", "Test"}, example: "Tests/*Tests.swift"},
 	{ends: []string{".dart"}, suffixes: []string{"_test"}, example: "test/*_test.dart"},
 	{ends: []string{".ex", ".exs"}, suffixes: []string{"_test"}, example: "test/*_test.exs"},
@@ -64,7 +69,9 @@ func subjectOf(p string) (s subject, ok bool) {
 	}
 	s.lang, s.name = &languages[i], strings.TrimSuffix(name, end)
 	dirs := strings.Split(path.Dir(p), "/")
-	s.isTest = slices.ContainsFunc(dirs, func(d string) bool { return slices.Contains(s.lang.dirs, d) })
+	s.isTest = slices.ContainsFunc(dirs, func(d string) bool {
+		return slices.Contains(s.lang.dirs, d)
+	})
 	if cut, ok := s.lang.sourceName(s.name); ok {
 		s.name, s.isTest = cut, true
 	}
@@ -101,14 +108,15 @@ func (l *language) sourceName(name string) (string, bool) {
 
 // layoutDirs are directories that only say whether they hold sources or tests.
 var layoutDirs = []string{
-	".", "src", "main", "lib", "app", "test", "tests", "Tests", "Test", "spec", "specs", "__tests__", "unit",
-	"integration", "e2e", "it",
+	".", "src", "main", "lib", "app", "test", "tests", "Tests", "Test", "spec", "specs",
+	"__tests__", "unit", "integration", "e2e", "it",
 	"java", "kotlin", "scala", "groovy", "resources", "Sources", "include",
 }
 
 // testDirSuffixes end the names of directories with tests.
 var testDirSuffixes = []string{
-	".UnitTests", ".IntegrationTests", ".Tests", ".Test", ".Specs", "Tests", "-tests", "-test", "_tests", "_test",
+	".UnitTests", ".IntegrationTests", ".Tests", ".Test", ".Specs", "Tests", "-tests", "-test",
+	"_tests", "_test",
 }
 
 // baseDir is a directory's name without a test suffix, "" for one of layoutDirs.

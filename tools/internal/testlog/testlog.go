@@ -45,13 +45,16 @@ var failed = []*lazyregexp.Regexp{
 
 // counts match lines with the numbers of tests that passed and failed.
 var counts = []*lazyregexp.Regexp{
-	lazyregexp.New(`^FAIL\t(\S+\t[\d.]+s)$`),                                                 // go
-	lazyregexp.New(`^=+ (.*\b(?:passed|failed|errors?|no tests ran)\b.* in [\d.]+s.*?) =+$`), // pytest
-	lazyregexp.New(`^(?:Ran \d+ tests? in .+|FAILED \((?:failures|errors)=.+\))$`),           // unittest
-	lazyregexp.New(`^\s*(?:Tests|Test Suites|Test Files):?\s+\d+ .+$`),                       // jest, vitest
-	lazyregexp.New(`^(?:\[\w+\]\s+)?(Tests run: \d+, Failures: \d+, Errors: \d+[^-]*?)$`),    // maven
-	lazyregexp.New(`^\d+ tests? completed, \d+ failed.*$`),                                   // gradle
-	lazyregexp.New(`^test result: .+$`),                                                      // cargo
+	lazyregexp.New(`^FAIL\t(\S+\t[\d.]+s)$`), // go
+	// pytest
+	lazyregexp.New(`^=+ (.*\b(?:passed|failed|errors?|no tests ran)\b.* in [\d.]+s.*?) =+$`),
+	// unittest
+	lazyregexp.New(`^(?:Ran \d+ tests? in .+|FAILED \((?:failures|errors)=.+\))$`),
+	// jest, vitest
+	lazyregexp.New(`^\s*(?:Tests|Test Suites|Test Files):?\s+\d+ .+$`),
+	lazyregexp.New(`^(?:\[\w+\]\s+)?(Tests run: \d+, Failures: \d+, Errors: \d+[^-]*?)$`), // maven
+	lazyregexp.New(`^\d+ tests? completed, \d+ failed.*$`),                                // gradle
+	lazyregexp.New(`^test result: .+$`),                                                   // cargo
 }
 
 // Add reads the next line of the output, without its newline. Lines of more than 300 bytes are cut.
@@ -80,7 +83,8 @@ func (l *Log) Add(line string) {
 		}
 		return
 	}
-	if s := name(counts, line); s != "" && len(l.totals) < maxTotals && !slices.Contains(l.totals, s) {
+	if s := name(counts, line); s != "" && len(l.totals) < maxTotals &&
+		!slices.Contains(l.totals, s) {
 		l.totals = append(l.totals, s)
 	}
 }

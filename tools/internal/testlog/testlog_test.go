@@ -44,7 +44,8 @@ ERROR tests/test_b.py - ModuleNotFoundError: No module named 'x'
 - tests/test_b.py - ModuleNotFoundError: No module named 'x'
 1 failed, 2 passed, 1 error in 0.12s
 `},
-		{"unittest", "FAIL: test_it (tests.T.test_it)\nRan 3 tests in 0.001s\n\nFAILED (failures=1)\n",
+		{"unittest",
+			"FAIL: test_it (tests.T.test_it)\nRan 3 tests in 0.001s\n\nFAILED (failures=1)\n",
 			"Failed (1):\n- test_it (tests.T.test_it)\nRan 3 tests in 0.001s\nFAILED (failures=1)\n"},
 		{"jest", `FAIL src/sum.test.js
   ● sum › adds
@@ -56,17 +57,21 @@ ERROR tests/test_b.py - ModuleNotFoundError: No module named 'x'
 Test Suites: 1 failed, 3 passed, 4 total
 Tests:       1 failed, 9 passed, 10 total
 `, "Failed (1):\n- sum › adds\nTest Suites: 1 failed, 3 passed, 4 total\nTests:       1 failed, 9 passed, 10 total\n"},
-		{"vitest", " FAIL  src/a.test.ts > sum > adds\n Test Files  1 failed (1)\n      Tests  1 failed | 2 passed " +
-			"(3)\n", "Failed (1):\n- src/a.test.ts > sum > adds\nTest Files  1 failed (1)\nTests  1 failed | 2 passed (3)\n"},
+		{"vitest",
+			" FAIL  src/a.test.ts > sum > adds\n Test Files  1 failed (1)\n      Tests  1 failed | 2 passed " +
+				"(3)\n",
+			"Failed (1):\n- src/a.test.ts > sum > adds\nTest Files  1 failed (1)\nTests  1 failed | 2 passed (3)\n"},
 		{"maven", `[ERROR] Tests run: 2, Failures: 1, Errors: 0, Skipped: 0, Time elapsed: 0.05 s <<< FAILURE! - in FooTest
 [ERROR] Failures: 
 [ERROR]   FooTest.adds:14 expected: <3> but was: <4>
 [ERROR] Tests run: 12, Failures: 1, Errors: 0, Skipped: 0
 `, "Failed (1):\n- FooTest.adds:14 expected: <3> but was: <4>\nTests run: 12, Failures: 1, Errors: 0, Skipped: 0\n"},
-		{"gradle", "FooTest > adds() FAILED\n    java.lang.AssertionError\n\n3 tests completed, 1 failed\n",
-			"Failed (1):\n- FooTest > adds()\n3 tests completed, 1 failed\n"},
-		{"cargo", "test tests::adds ... FAILED\ntest tests::subs ... ok\ntest result: FAILED. 1 passed; 1 failed; 0 " +
-			"ignored\n", "Failed (1):\n- tests::adds\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n"},
+		{"gradle",
+			"FooTest > adds() FAILED\n    java.lang.AssertionError\n\n3 tests completed, 1 failed\n", "Failed (1):\n- FooTest > adds()\n3 tests completed, 1 failed\n"},
+		{"cargo",
+			"test tests::adds ... FAILED\ntest tests::subs ... ok\ntest result: FAILED. 1 passed; 1 failed; 0 " +
+				"ignored\n",
+			"Failed (1):\n- tests::adds\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,7 +90,8 @@ func TestManyFailures(t *testing.T) {
 	got := summary(b.String())
 	if !strings.HasPrefix(got, "Failed (80):\n- Test0x") || !strings.Contains(got, "- Test49x") ||
 		!strings.HasSuffix(got, "- and 30 more\n") || len(got) > 30000 {
-		t.Errorf("got %s, want %q at the beginning and %q in it", got, "Failed (80):\n- Test0x", "- Test49x")
+		t.Errorf("got %s, want %q at the beginning and %q in it", got, "Failed (80):\n- Test0x",
+			"- Test49x")
 	}
 }
 

@@ -24,17 +24,19 @@ const (
 )
 
 // keptAttributes are the attributes that have an effect on the text.
-var keptAttributes = []string{"href", "title", "class", "colspan", "rowspan", "start", "align", "role"}
+var keptAttributes = []string{"href", "title", "class", "colspan", "rowspan", "start", "align",
+	"role"}
 
 // formatting are the elements that a parser opens again, with all their attributes, in
 // every following paragraph until they are closed.
 var formatting = []atom.Atom{
-	atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S, atom.Small, atom.Strike,
-	atom.Strong, atom.Tt, atom.U,
+	atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S, atom.Small,
+	atom.Strike, atom.Strong, atom.Tt, atom.U,
 }
 
 // scopes are the elements whose end tags close no formatting element outside of them.
-var scopes = []atom.Atom{atom.Td, atom.Th, atom.Caption, atom.Applet, atom.Object, atom.Marquee, atom.Template}
+var scopes = []atom.Atom{atom.Td, atom.Th, atom.Caption, atom.Applet, atom.Object, atom.Marquee,
+	atom.Template}
 
 // simplify removes attributes without effect on the text. It cuts a page off before a
 // parser would make more than maxNodes nodes of it.
@@ -56,7 +58,8 @@ func simplify(body []byte) (out []byte, isCut bool) {
 		if kind != dom.StartTagToken && kind != dom.SelfClosingTagToken {
 			b.Write(z.Raw())
 			if kind == dom.EndTagToken {
-				if name, _ := z.TagName(); slices.Contains(formatting, atom.Lookup(name)) && open > 0 {
+				if name, _ := z.TagName(); slices.Contains(formatting, atom.Lookup(name)) &&
+					open > 0 {
 					open--
 				}
 			}
@@ -71,7 +74,9 @@ func simplify(body []byte) (out []byte, isCut bool) {
 		}
 		var attr []dom.Attribute
 		for _, a := range t.Attr {
-			isRepeated := slices.ContainsFunc(attr, func(b dom.Attribute) bool { return a.Key == b.Key })
+			isRepeated := slices.ContainsFunc(attr, func(b dom.Attribute) bool {
+				return a.Key == b.Key
+			})
 			if slices.Contains(keptAttributes, a.Key) && !isRepeated {
 				attr = append(attr, a)
 			}
@@ -109,7 +114,9 @@ func flatten(doc *dom.Node) {
 		case atom.Table:
 			if isTooLarge(n) {
 				// The converter treats such a table as layout.
-				n.Attr = append(slices.DeleteFunc(n.Attr, func(a dom.Attribute) bool { return a.Key == "role" }),
+				n.Attr = append(slices.DeleteFunc(n.Attr, func(a dom.Attribute) bool {
+					return a.Key == "role"
+				}),
 					dom.Attribute{Key: "role", Val: "presentation"})
 			}
 		}
@@ -161,7 +168,8 @@ func isTooLarge(table *dom.Node) bool {
 			grow(y, 0)
 		case name == "td" || name == "th":
 			nested, inCell = nested || inCell, true
-			width, height := max(intAttribute(n, "colspan", 1), 1), max(intAttribute(n, "rowspan", 1), 1)
+			width, height := max(intAttribute(n, "colspan", 1), 1),
+				max(intAttribute(n, "rowspan", 1), 1)
 			if width > maxCells || height > maxCells {
 				area = maxCells + 1
 				return

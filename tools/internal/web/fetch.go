@@ -34,8 +34,9 @@ type Fetcher struct {
 	// Proxy returns the proxy for a request. nil: no request uses one.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	limit  time.Duration                                                // 0: fetchTimeout
-	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: the system's resolver
+	limit time.Duration // 0: fetchTimeout
+	// nil: the system's resolver
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // Page is a fetched page.
@@ -83,7 +84,8 @@ func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
 		return Page{}, fmt.Errorf("%q is no URL", address)
 	}
 	req.Header.Set("User-Agent", userAgent)
-	req.Header.Set("Accept", "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1")
+	req.Header.Set("Accept",
+		"text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1")
 	req.Header.Set("Accept-Language", "en, *;q=0.5")
 	resp, err := client.Do(req)
 	if err != nil {
@@ -122,7 +124,8 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.URL, req.Host = u, u.Host
 	transport := &http.Transport{
-		DialContext: t.f.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 256 << 10,
+		DialContext: t.f.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		MaxResponseHeaderBytes: 256 << 10,
 	}
 	if t.f.Proxy != nil {
 		proxy, err := t.f.Proxy(req)
@@ -161,17 +164,20 @@ func mediaType(header string) string {
 
 func isText(t string) bool {
 	switch t {
-	case "application/json", "application/xml", "application/javascript", "application/yaml", "application/toml":
+	case "application/json", "application/xml", "application/javascript", "application/yaml",
+		"application/toml":
 		return true
 	}
-	return strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+xml")
+	return strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+json") ||
+		strings.HasSuffix(t, "+xml")
 }
 
 // toUTF8 converts a text to UTF-8. A text that is not UTF-8 counts as Latin-1, like most
 // old pages. isCut allows the last character to be incomplete.
 func toUTF8(body []byte, isCut bool) []byte {
 	whole := body
-	for i := 0; isCut && i < utf8.UTFMax && len(whole) > 0 && !utf8.Valid(whole[max(0, len(whole)-utf8.UTFMax):]); i++ {
+	for i := 0; isCut && i < utf8.UTFMax && len(whole) > 0 &&
+		!utf8.Valid(whole[max(0, len(whole)-utf8.UTFMax):]); i++ {
 		whole = whole[:len(whole)-1]
 	}
 	if utf8.Valid(whole) {

@@ -19,7 +19,8 @@ import (
 // special are the networks, beside those that netip knows, that are not part of the public
 // internet: this host and its networks, networks inside a provider, examples.
 var special = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
+	"198.51.100.0/24",
 	"203.0.113.0/24", "240.0.0.0/4", "168.63.129.16/32", // the last: a cloud's metadata
 	"::/96", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fec0::/10",
 )
@@ -76,11 +77,13 @@ func parsePage(address string) (*url.URL, error) {
 		if at := strings.LastIndexByte(address, '@'); at >= 0 {
 			address = "…" + address[at:] // the part before @ may be a password
 		}
-		return nil, fmt.Errorf("%q is no URL of a page: it has to be http or https, with a host", address)
+		return nil, fmt.Errorf("%q is no URL of a page: it has to be http or https, with a host",
+			address)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("%s: only http and https URLs can be fetched", canonical.Redacted())
 	case u.User:
-		return nil, fmt.Errorf("%s: a URL with a name and a password is not fetched", canonical.Redacted())
+		return nil, fmt.Errorf("%s: a URL with a name and a password is not fetched",
+			canonical.Redacted())
 	}
 	return canonical, nil
 }
@@ -128,7 +131,8 @@ func (f Fetcher) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	d := net.Dialer{ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	d := net.Dialer{ControlContext: func(ctx context.Context, _, address string,
+		_ syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
@@ -140,8 +144,8 @@ func (f Fetcher) dial(ctx context.Context, network, address string) (net.Conn, e
 
 // privateSuffixes are the last parts of names that are never public.
 var privateSuffixes = []string{
-	"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "localdomain", "home.arpa", "test",
-	"invalid", "onion", "alt",
+	"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "localdomain",
+	"home.arpa", "test", "invalid", "onion", "alt",
 }
 
 // guardProxied is guard for a host that a proxy looks up and connects to. The host must
@@ -162,7 +166,8 @@ func (f Fetcher) guardProxied(ctx context.Context, u *url.URL) error {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	ips, err := lookup(ctx, host+".") // the dot keeps the resolver from adding the domain of this network
+	// the dot keeps the resolver from adding the domain of this network
+	ips, err := lookup(ctx, host+".")
 	if _, isUnknown := errors.AsType[*net.DNSError](err); isUnknown || err == nil && len(ips) == 0 {
 		return f.guard(ctx, host, netip.AddrPort{})
 	}

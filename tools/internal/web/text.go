@@ -24,8 +24,8 @@ import (
 
 // removedElements are elements that have no part in a page's text.
 var removedElements = []string{
-	"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas", "audio", "video",
-	"img", "picture",
+	"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas",
+	"audio", "video", "img", "picture",
 }
 
 var title = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
@@ -46,7 +46,8 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 	if p.Type != "text/html" && p.Type != "application/xhtml+xml" {
 		return Content{Text: string(p.Body), Cut: p.Cut}, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, convertTimeout, fmt.Errorf("it takes longer than %v", convertTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, convertTimeout,
+		fmt.Errorf("it takes longer than %v", convertTimeout))
 	defer cancel()
 	source, isCut := simplify(p.Body)
 	c := Content{Cut: p.Cut || isCut}
@@ -58,18 +59,20 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 		return Content{}, fmt.Errorf("reading the HTML of %s: %w", p.URL, err)
 	}
 	flatten(doc)
-	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(),
+		commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	for _, tag := range removedElements {
 		conv.Register.TagType(tag, converter.TagTypeRemove, converter.PriorityEarly)
 	}
-	conv.Register.Renderer(func(_ converter.Context, w converter.Writer, _ *dom.Node) converter.RenderStatus {
-		if b, ok := w.(interface{ Len() int }); ctx.Err() != nil || ok && b.Len() > maxText {
-			c.Cut = true
-			return converter.RenderSuccess // leaves the element out
-		}
-		return converter.RenderTryNext
-	}, converter.PriorityEarly)
+	conv.Register.Renderer(
+		func(_ converter.Context, w converter.Writer, _ *dom.Node) converter.RenderStatus {
+			if b, ok := w.(interface{ Len() int }); ctx.Err() != nil || ok && b.Len() > maxText {
+				c.Cut = true
+				return converter.RenderSuccess // leaves the element out
+			}
+			return converter.RenderTryNext
+		}, converter.PriorityEarly)
 	conv.Register.UnEscaper(func(text []byte, at int) int {
 		if ctx.Err() != nil || isUnclosedLink(text[at:]) {
 			return 1 // keeps a backslash that may not be needed
@@ -211,10 +214,12 @@ const maxTerms = 50
 
 // queryTerms are the distinct words of a query, without short and common ones.
 func queryTerms(query string) (terms []string) {
-	isSeparator := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }
+	isSeparator := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_'
+	}
 	for _, w := range strings.FieldsFunc(strings.ToLower(query), isSeparator) {
-		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 && !slices.Contains(commonWords, w) &&
-			!slices.Contains(terms, w) {
+		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 &&
+			!slices.Contains(commonWords, w) && !slices.Contains(terms, w) {
 			terms = append(terms, w)
 		}
 	}
@@ -222,7 +227,8 @@ func queryTerms(query string) (terms []string) {
 }
 
 // commonWords are words that do not help to find the subject of a query.
-var commonWords = strings.Fields("the and for with how what does from this that are can use not you")
+var commonWords = strings.Fields(
+	"the and for with how what does from this that are can use not you")
 
 // score counts the terms in a section, twice more for one in its heading.
 func score(s section, terms []string) (n int) {

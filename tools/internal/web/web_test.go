@@ -25,16 +25,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPublic(t *testing.T) {
 	for address, want := range map[string]bool{
-		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "64:ff9b::808:808": true,
-		"172.32.0.1": true, "2002:808:808::1": true,
-		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "0.0.0.0": false, "::": false, "0.1.2.3": false,
-		"10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "192.168.1.1": false,
-		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fc00::1": false,
-		"100.64.0.1": false, "100.100.100.200": false, "100.127.255.255": false, "168.63.129.16": false,
-		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false, "::ffff:169.254.169.254": false,
-		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a00:1": false, "2002:7f00:1::1": false,
+		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true,
+		"64:ff9b::808:808": true, "172.32.0.1": true, "2002:808:808::1": true,
+		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "0.0.0.0": false, "::": false,
+		"0.1.2.3": false, "10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false,
+		"192.168.1.1":     false,
+		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false,
+		"fc00::1":    false,
+		"100.64.0.1": false, "100.100.100.200": false, "100.127.255.255": false,
+		"168.63.129.16":    false,
+		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false,
+		"::ffff:169.254.169.254": false,
+		"64:ff9b::7f00:1":        false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a00:1": false,
+		"2002:7f00:1::1":   false,
 		"2002:a9fe:a9fe::": false,
-		"2001::1":          false, "2001:db8::1": false, "fec0::1": false, "4000::1": false, "224.0.0.1": false,
+		"2001::1":          false, "2001:db8::1": false, "fec0::1": false, "4000::1": false,
+		"224.0.0.1":       false,
 		"ff02::1":         false,
 		"255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "192.0.2.1": false,
 	} {
@@ -89,8 +95,8 @@ func TestFetchRefuses(t *testing.T) {
 		"":                                     "has to be http or https",
 	} {
 		_, err := Fetcher{}.Fetch(t.Context(), address)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") ||
-			strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", address, err, want)
 		}
 	}
@@ -125,9 +131,11 @@ func TestRedirects(t *testing.T) {
 	f := only(s)
 	for path, want := range map[string]string{
 		"/inside": "127.0.0.1 is at 127.0.0.1, which is not on the public internet: not this one",
-		"/file":   "only http and https", "/user": "a name and a password", "/loop": "more than 5 redirects",
+		"/file":   "only http and https", "/user": "a name and a password",
+		"/loop": "more than 5 redirects",
 	} {
-		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
@@ -197,7 +205,8 @@ func TestFetch(t *testing.T) {
 	}
 	for _, path := range []string{"/long", "/bomb"} {
 		p, err := f.Fetch(t.Context(), s.URL+path)
-		if err != nil || !p.Cut || len(p.Body) > maxBody || len(p.Body) < maxBody-utf8.UTFMax || !utf8.Valid(p.Body) {
+		if err != nil || !p.Cut || len(p.Body) > maxBody || len(p.Body) < maxBody-utf8.UTFMax ||
+			!utf8.Valid(p.Body) {
 			t.Errorf(
 				"%s: %d bytes, cut %v, %v, want about %d, cut, without half a character",
 				path, len(p.Body), p.Cut, err, maxBody,
@@ -242,7 +251,8 @@ func TestProxy(t *testing.T) {
 	f := Fetcher{lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
 		switch host {
 		case "inside.example.":
-			return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")}, nil
+			return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")},
+				nil
 		case "public.example.":
 			return []netip.Addr{netip.MustParseAddr("8.8.8.8")}, nil
 		}
@@ -264,12 +274,16 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	for _, address := range []string{
-		"http://127.0.0.1/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/", "http://localhost/",
+		"http://127.0.0.1/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/",
+		"http://localhost/",
 		"http://metadata.google.internal/",
-		"http://printer.local./", "http://127.0.0.2/", "http://inside.example/", "http://INSIDE.example./",
-		"http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.1/", "http://１２７.0.0.１/", "http://①②7.1/",
+		"http://printer.local./", "http://127.0.0.2/", "http://inside.example/",
+		"http://INSIDE.example./",
+		"http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.1/",
+		"http://１２７.0.0.１/", "http://①②7.1/",
 		"http://127。1/", "http://%31%32%37.1/", "http://[::1]/",
-		"http://[::ffff:7f00:1]/", "http://0/", "http://169.16689662/", "http://LOCALHOST./", "http://ｌocalhost/",
+		"http://[::ffff:7f00:1]/", "http://0/", "http://169.16689662/", "http://LOCALHOST./",
+		"http://ｌocalhost/",
 		"http://x.localhost/", "http://intranet/", "http://wiki.corp/",
 		"http://only-the-proxy-knows.example/", "http:127.1/", `http:\\127.1`,
 	} {
@@ -318,12 +332,14 @@ func TestProxyAsks(t *testing.T) {
 	} {
 		reached, asked = nil, nil
 		_, err := f.Fetch(t.Context(), address)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 		for _, r := range reached {
 			if !strings.HasPrefix(r, "http://wiki.example/") {
-				t.Errorf("%s: the proxy was asked for %s, want %q at the beginning", address, r, "http://wiki.example/")
+				t.Errorf("%s: the proxy was asked for %s, want %q at the beginning", address, r,
+					"http://wiki.example/")
 			}
 		}
 		if len(asked) == 0 {
@@ -340,8 +356,9 @@ B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 <pre><code class="language-go">x := 1
 </code></pre><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><footer>(c)</footer></body></html>`)}
 	c, err := p.Content(t.Context())
-	want := "# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b " +
-		"|\n|---|---|\n| 1 | 2 |"
+	want :=
+		"# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b " +
+			"|\n|---|---|\n| 1 | 2 |"
 	if err != nil || c.Title != "A & B" || c.Text != want || c.Cut {
 		t.Errorf("got %v, %+v, want %q", err, c, "A & B")
 	}
@@ -362,20 +379,25 @@ func bombs() map[string]string {
 	}
 	return map[string]string{
 		"a cell that spans": "<table><tr><td colspan=60000 rowspan=60000>x</td></tr></table>",
-		"rows beside columns": "<table><tr>" + strings.Repeat("<td>", n(100_000)) + strings.Repeat("<tr>", n(100_000)) +
+		"rows beside columns": "<table><tr>" + strings.Repeat("<td>", n(100_000)) +
+			strings.Repeat("<tr>", n(100_000)) +
 			"</table>",
-		"spans in many rows": "<table>" + strings.Repeat("<tr><td rowspan=1000 colspan=19>", n(5000)) + "</table>",
-		"a wide cell": "<table><tr><td>" + strings.Repeat("w", 500_000) + strings.Repeat("<tr><td>x", 9000) +
+		"spans in many rows": "<table>" + strings.Repeat("<tr><td rowspan=1000 colspan=19>",
+			n(5000)) + "</table>",
+		"a wide cell": "<table><tr><td>" + strings.Repeat("w", 500_000) +
+			strings.Repeat("<tr><td>x", 9000) +
 			"</table>",
 		"rows in rows":  "<table><tr><td><math>" + strings.Repeat("<tr><td>x", 200) + "</table>",
 		"unclosed tags": unclosed("b", 400) + strings.Repeat("<p>x", n(400_000)),
-		"unclosed in a cell": unclosed("b", 400) + "<table><td>" + strings.Repeat("</b>", 400) + "</table>" +
-			strings.Repeat("<p>x", n(400_000)),
+		"unclosed in a cell": unclosed("b", 400) + "<table><td>" + strings.Repeat("</b>", 400) +
+			"</table>" + strings.Repeat("<p>x", n(400_000)),
 		"lists in lists": strings.Repeat("<ol start=999999999999999999><li>", 200) +
 			strings.Repeat("x<br>", n(300_000)),
-		"quotations":            strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", n(300_000)),
-		"deep":                  strings.Repeat("<div>", 20_000) + "deep",
-		"attributes":            "<b" + manyAttributes(100_000) + "><b" + manyAttributes(100_000) + ">x",
+		"quotations": strings.Repeat("<blockquote>", 400) +
+			strings.Repeat("x<br>", n(300_000)),
+		"deep": strings.Repeat("<div>", 20_000) + "deep",
+		"attributes": "<b" + manyAttributes(100_000) + "><b" + manyAttributes(100_000) +
+			">x",
 		"links to a long place": strings.Repeat("<a href=x>y</a>", n(100_000)),
 		"many elements":         strings.Repeat("<p>", n(600_000)),
 	}
@@ -400,7 +422,8 @@ func manyAttributes(n int) string {
 // convert makes Markdown of a page and returns how many bytes of memory that took.
 func convert(t *testing.T, body string) (c Content, allocated uint64, err error) {
 	t.Helper()
-	p := Page{URL: "https://example.com/" + strings.Repeat("long/", 1000), Type: "text/html", Body: []byte(body)}
+	p := Page{URL: "https://example.com/" + strings.Repeat("long/", 1000), Type: "text/html",
+		Body: []byte(body)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c, err = p.Content(t.Context())
@@ -419,7 +442,8 @@ func TestContentIsBounded(t *testing.T) {
 			if allocated > 1<<30 {
 				t.Errorf("%d MB of memory, want at most 1024", allocated>>20)
 			}
-			if err == nil && !strings.Contains(c.Text, "x") && strings.Contains(body, "x") && name != "a wide cell" {
+			if err == nil && !strings.Contains(c.Text, "x") && strings.Contains(body, "x") &&
+				name != "a wide cell" {
 				t.Errorf("got %.100q, want an x in it", c.Text)
 			}
 		})
@@ -435,8 +459,8 @@ func FuzzContent(f *testing.F) {
 		body := head + strings.Repeat(again, min(times, maxBody/4/(len(again)+1)))
 		c, allocated, _ := convert(t, body)
 		if len(c.Text) > maxText || allocated > 1<<30 {
-			t.Errorf("got %d bytes of text and %d MB of memory, want at most %d and 1024", len(c.Text), allocated>>20,
-				maxText)
+			t.Errorf("got %d bytes of text and %d MB of memory, want at most %d and 1024",
+				len(c.Text), allocated>>20, maxText)
 		}
 		if !utf8.ValidString(c.Text) {
 			t.Errorf("the text is no UTF-8, want it to be: %q", c.Text)
@@ -448,16 +472,20 @@ func TestBest(t *testing.T) {
 	filler := func(name string) string {
 		return "## " + name + "\n\n" + strings.Repeat("Nothing of interest here.\n\n", 40)
 	}
-	text := "Intro.\n\n" + filler("One") + "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n" +
-		filler("Two") + "## Other\n\nAlso about waiting for an element.\n"
+	text := "Intro.\n\n" + filler("One") +
+		"## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n" + filler("Two") +
+		"## Other\n\nAlso about waiting for an element.\n"
 	best, left := Best(text, "how to wait for an element", 1000)
-	want := "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n[...]\n\n## Other\n\nAlso about " +
-		"waiting for an element."
+	want :=
+		"## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n[...]\n\n## Other\n\nAlso about " +
+			"waiting for an element."
 	if best != want || left != 3 {
 		t.Errorf("left %d, got:\n%s, want %q", left, best, want)
 	}
-	if best, left := Best(text, "zebra", 1200); !strings.HasPrefix(best, "Intro.\n\n## One") || left == 0 {
-		t.Errorf("nothing fits: left %d, got:\n%s, want %q at the beginning", left, best, "Intro.\n\n## One")
+	if best, left := Best(text, "zebra", 1200); !strings.HasPrefix(best, "Intro.\n\n## One") ||
+		left == 0 {
+		t.Errorf("nothing fits: left %d, got:\n%s, want %q at the beginning", left, best,
+			"Intro.\n\n## One")
 	}
 	if best, left := Best("short", "zebra", 1000); best != "short" || left != 0 {
 		t.Errorf("short: %q, %d, want %q", best, left, "short")

@@ -72,7 +72,9 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 	}
 	for _, dir := range f.Secrets {
 		if protect.Within(resolved, dir) {
-			return nil, fmt.Errorf("%s lies where tapgw keeps tokens and conversations, which no tool uses", path)
+			return nil,
+				fmt.Errorf("%s lies where tapgw keeps tokens and conversations, which no tool uses",
+					path)
 		}
 	}
 	if write {
@@ -89,7 +91,8 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 		}
 	} else {
 		if f.Outside == nil {
-			return nil, outsideError(path, abs, resolved, errors.New("only paths in it may be used here"))
+			return nil, outsideError(path, abs, resolved,
+				errors.New("only paths in it may be used here"))
 		}
 		if err := f.Outside(ctx, resolved, write); err != nil {
 			return nil, outsideError(path, abs, resolved, err)
@@ -116,7 +119,8 @@ func (f Files) checkWrite(ctx context.Context, path, abs, resolved string) error
 		return nil
 	}
 	if f.Protected == nil {
-		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here",
+		return fmt.Errorf(
+			"%s is protected, %s; a person must allow such a write, and nobody can be asked here",
 			path, why)
 	}
 	if err := f.Protected(ctx, resolved, why); err != nil {
@@ -144,7 +148,8 @@ func (f Files) abs(path string) (string, error) {
 		u, err := url.Parse(path)
 		if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" ||
 			!strings.HasPrefix(u.Path, "/") {
-			return "", fmt.Errorf("%s is no file of this machine: give a path, or a file:///... URI", path)
+			return "",
+				fmt.Errorf("%s is no file of this machine: give a path, or a file:///... URI", path)
 		}
 		if strings.ContainsRune(u.Path, 0) {
 			return "", fmt.Errorf("%q is no path: it has a NUL in it", path)
@@ -163,7 +168,8 @@ func relativeTo(dir, path string) (rel string, ok bool) {
 	if path == dir {
 		return ".", true
 	}
-	return strings.CutPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+	return strings.CutPrefix(path,
+		strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
 // existingDir returns the deepest directory of a path that exists.

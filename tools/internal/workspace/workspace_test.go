@@ -149,7 +149,8 @@ func TestOutside(t *testing.T) {
 	if _, err := deep.Write("text"); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := os.ReadFile(filepath.Join(secret, "deep", "er", "x")); err != nil || string(data) != "text" {
+	if data, err := os.ReadFile(filepath.Join(secret, "deep", "er", "x")); err != nil ||
+		string(data) != "text" {
 		t.Errorf("the file holds %q, %v, want %q", data, err, "text")
 	}
 	want := []question{{filepath.Join(secret, "key"), false}, {filepath.Join(secret, "new"), true},
@@ -254,7 +255,8 @@ func TestExplain(t *testing.T) {
 		{&fs.PathError{Op: "openat", Path: "q", Err: syscall.EACCES}, "x: permission denied"},
 		{&fs.PathError{Op: "openat", Path: "q", Err: syscall.ENOENT}, "x does not exist"},
 		{&fs.PathError{Op: "openat", Path: "q", Err: syscall.EEXIST}, "x exists already"},
-		{&os.LinkError{Op: "renameat", Old: "q", New: "r", Err: syscall.ENOSPC}, "x: no space left on device"},
+		{&os.LinkError{Op: "renameat", Old: "q", New: "r", Err: syscall.ENOSPC},
+			"x: no space left on device"},
 		{&fs.PathError{Op: "openat", Path: "q", Err: errors.New("path escapes from parent")},
 			"x: path escapes from parent"},
 		{errors.New("odd"), "x: odd"},
@@ -266,7 +268,8 @@ func TestExplain(t *testing.T) {
 }
 
 func TestNoWorkspace(t *testing.T) {
-	if _, err := (Files{Root: filepath.Join(t.TempDir(), "gone")}).At(t.Context(), "x", false); err == nil ||
+	if _, err := (Files{Root: filepath.Join(t.TempDir(), "gone")}).At(t.Context(), "x",
+		false); err == nil ||
 		!strings.Contains(err.Error(), "the workspace cannot be opened") {
 		t.Errorf("got error %v, want %q in it", err, "the workspace cannot be opened")
 	}
@@ -275,11 +278,14 @@ func TestNoWorkspace(t *testing.T) {
 // No path leads out of the workspace, for reading or writing.
 func FuzzAt(f *testing.F) {
 	for _, seed := range []string{
-		"a.txt", "in/b.txt", "out/key", "file", "new", "round", "loop", "../secret/key", "/etc/passwd",
+		"a.txt", "in/b.txt", "out/key", "file", "new", "round", "loop", "../secret/key",
+		"/etc/passwd",
 		"abs/../../secret/key",
-		"file:///etc/passwd", "file://%2e%2e/secret", "file://localhost/../secret", "in/../../secret/new2",
+		"file:///etc/passwd", "file://%2e%2e/secret", "file://localhost/../secret",
+		"in/../../secret/new2",
 		"./../ws/../secret/key",
-		"out/../a.txt", "\x00", "//", "a\\..\\..\\b", "dir/new/../../../secret/x", "FILE:///etc/passwd",
+		"out/../a.txt", "\x00", "//", "a\\..\\..\\b", "dir/new/../../../secret/x",
+		"FILE:///etc/passwd",
 		"../alias/../secret/key",
 	} {
 		f.Add(seed)
@@ -299,13 +305,15 @@ func FuzzAt(f *testing.F) {
 		}
 		entries, err := os.ReadDir(secret)
 		if err != nil || len(entries) != 1 {
-			t.Errorf("%q wrote beside the secret: %v, %v, want nothing more there", path, entries, err)
+			t.Errorf("%q wrote beside the secret: %v, %v, want nothing more there", path, entries,
+				err)
 		}
 		if data, _ := os.ReadFile(filepath.Join(secret, "key")); string(data) != "secret" {
 			t.Errorf("%q wrote over the secret: got %q, want %q", path, data, "secret")
 		}
 		if entries, err := os.ReadDir(filepath.Dir(root)); err != nil || len(entries) != 3 {
-			t.Errorf("%q wrote beside the workspace: %v, %v, want nothing more there", path, entries, err)
+			t.Errorf("%q wrote beside the workspace: %v, %v, want nothing more there", path,
+				entries, err)
 		}
 	})
 }

@@ -57,7 +57,8 @@ func checkFiles(t *testing.T, root string, want map[string]string) {
 func put(t *testing.T, root, name, data string, mode fs.FileMode) {
 	t.Helper()
 	file := filepath.Join(root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(data), 0o600),
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+		os.WriteFile(file, []byte(data), 0o600),
 		os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)
 	}
@@ -81,20 +82,25 @@ func TestWrite(t *testing.T) {
 	if _, err := at(t, root, "link").Write("through"); err != nil {
 		t.Error(err)
 	}
-	if _, err := at(t, root, "ro").Write("no"); err == nil || !strings.Contains(err.Error(), "ro is read-only") {
+	if _, err := at(t, root, "ro").Write("no"); err == nil ||
+		!strings.Contains(err.Error(), "ro is read-only") {
 		t.Errorf("got error %v for a read-only file, want %q in it", err, "ro is read-only")
 	}
-	if _, err := at(t, root, "new").Write("no"); err == nil || !strings.Contains(err.Error(), "new is a directory") {
+	if _, err := at(t, root, "new").Write("no"); err == nil ||
+		!strings.Contains(err.Error(), "new is a directory") {
 		t.Errorf("got error %v for a directory, want %q in it", err, "new is a directory")
 	}
 	checkFiles(t, root, map[string]string{
-		"run.sh": bom, "ro": "old", "target": "through", "link": "through", "new/": "", "new/deep/": "",
+		"run.sh": bom, "ro": "old", "target": "through", "link": "through", "new/": "",
+		"new/deep/":  "",
 		"new/deep/x": "x",
 	})
-	if info, err := os.Stat(filepath.Join(root, "run.sh")); err != nil || info.Mode().Perm() != 0o750 {
+	if info, err := os.Stat(filepath.Join(root, "run.sh")); err != nil ||
+		info.Mode().Perm() != 0o750 {
 		t.Errorf("its mode is %v, %v, want it kept", info.Mode(), err)
 	}
-	if info, err := os.Lstat(filepath.Join(root, "link")); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+	if info, err := os.Lstat(filepath.Join(root, "link")); err != nil ||
+		info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link became %v, %v, want a link as before", info.Mode(), err)
 	}
 }
@@ -115,7 +121,8 @@ func TestMkdir(t *testing.T) {
 		created, err := at(t, root, tt.path).Mkdir()
 		if created != tt.created || tt.want == "" && err != nil ||
 			tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%s: created %v, error %v, want %v, %q", tt.path, created, err, tt.created, tt.want)
+			t.Errorf("%s: created %v, error %v, want %v, %q", tt.path, created, err, tt.created,
+				tt.want)
 		}
 	}
 }
@@ -127,9 +134,10 @@ func TestCommit(t *testing.T) {
 	tests := []struct {
 		name    string
 		changes func(at func(string) *Place) []*Change
-		damage  func(t *testing.T, root string) // between the resolving of the places and the commit
-		want    string
-		after   map[string]string
+		// between the resolving of the places and the commit
+		damage func(t *testing.T, root string)
+		want   string
+		after  map[string]string
 	}{
 		{
 			name: "all kinds",
@@ -146,8 +154,8 @@ func TestCommit(t *testing.T) {
 		{
 			name: "the last has changed",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("sub/deep/new"), Now: ptr("N")}, {At: at("a"), Was: ptr("A"), Now: ptr("A2")},
-					{At: at("b"), Was: ptr("other")}}
+				return []*Change{{At: at("sub/deep/new"), Now: ptr("N")},
+					{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Was: ptr("other")}}
 			},
 			want: "b changed in the meantime",
 		},
@@ -162,7 +170,8 @@ func TestCommit(t *testing.T) {
 		{
 			name: "one is there",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Now: ptr("y")}}
+				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")},
+					{At: at("b"), Now: ptr("y")}}
 			},
 			want: "b exists already",
 		},
@@ -178,8 +187,8 @@ func TestCommit(t *testing.T) {
 			// Its parent is a file by then, so that the last one cannot be staged.
 			name: "staging fails",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Was: ptr("B")},
-					{At: at("dir/new"), Now: ptr("N")}}
+				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")},
+					{At: at("b"), Was: ptr("B")}, {At: at("dir/new"), Now: ptr("N")}}
 			},
 			damage: func(t *testing.T, root string) { put(t, root, "dir", "F", 0o644) },
 			want:   "dir/new",
@@ -198,7 +207,8 @@ func TestCommit(t *testing.T) {
 				tt.damage(t, root)
 			}
 			err := Commit(changes)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 			if tt.after == nil {
@@ -246,7 +256,8 @@ func TestCommitRollsBack(t *testing.T) {
 	if err := finish(changes, true); err != nil {
 		t.Fatal(err)
 	}
-	checkFiles(t, root, map[string]string{"a": "A", "a2": "A", "b": "B", "kept": "K", "last/": "", "last/full/": ""})
+	checkFiles(t, root, map[string]string{"a": "A", "a2": "A", "b": "B", "kept": "K", "last/": "",
+		"last/full/": ""})
 	a, _ := os.Stat(filepath.Join(root, "a"))
 	a2, _ := os.Stat(filepath.Join(root, "a2"))
 	if !os.SameFile(a, a2) || a.Mode().Perm() != 0o751 {

@@ -57,7 +57,8 @@ test("pages get the script, and an answer for their own origin only", async (t) 
   t.after(() => (server.closeAllConnections(), server.close()));
   const port = await listen(server, 0, signal, () => {});
   const tab = await ask(port, "GET", "/tab.js");
-  assert.ok(tab.text.includes(`("ws://127.0.0.1:1</script>", "http://127.0.0.1:${port}", // `), tab.text);
+  assert.ok(tab.text.includes(`("ws://127.0.0.1:1</script>", "http://127.0.0.1:${port}", // `),
+    tab.text);
   new Script(tab.text); // it is a program
   const page = await ask(port, "GET", "/");
   const [, link] = /href="javascript:([^"]+)"/.exec(page.text);
@@ -69,7 +70,8 @@ test("pages get the script, and an answer for their own origin only", async (t) 
     ["https://evil.example", "document.title", false], ["null", "document.title", false],
     ["", "document.title", false], ["http://localhost:3000", "x".repeat(200_000), false],
   ]) {
-    const { text, headers } = await ask(port, "POST", "/allowed", origin ? { Origin: origin } : {}, script);
+    const { text, headers } = await ask(port, "POST", "/allowed", origin ? { Origin: origin } : {},
+      script);
     assert.equal(JSON.parse(text).allowed, want, `${script.slice(0, 20)} from ${origin}`);
     assert.equal(headers["access-control-allow-origin"], origin || "null");
   }

@@ -30,7 +30,8 @@ class Server {
       let text = "";
       request.on("data", (data) => (text += data));
       request.on("end", async () => {
-        const { status, headers = {}, body } = await this.answer(request.url ?? "", request.headers, text);
+        const { status, headers = {}, body } = await this.answer(request.url ?? "", request.headers,
+          text);
         response.writeHead(status, { "Content-Type": "application/json", ...headers });
         response.end(typeof body === "string" ? body : JSON.stringify(body));
       });
@@ -150,7 +151,8 @@ export class TelegramServer extends Server {
     }
     const wrong = this.#check(body);
     if (wrong) return wrong;
-    if (JSON.stringify([message.text, message.reply_markup]) === JSON.stringify([body.text, body.reply_markup])) {
+    if (JSON.stringify([message.text, message.reply_markup]) === JSON.stringify([body.text,
+      body.reply_markup])) {
       return refused(400, "Bad Request: message is not modified");
     }
     return result(Object.assign(message, body));
@@ -165,7 +167,8 @@ export class TelegramServer extends Server {
   #check({ text, entities = [], reply_markup }) {
     if (!text) return refused(400, "Bad Request: message text is empty");
     if (text.length > 4096) return refused(400, "Bad Request: message is too long");
-    if (entities.some((/** @type {any} */ e) => e.offset < 0 || e.length < 1 || e.offset + e.length > text.length)) {
+    if (entities.some((/** @type {any} */ e) => e.offset < 0 || e.length < 1 ||
+      e.offset + e.length > text.length)) {
       return refused(400, "Bad Request: ENTITY_BOUNDS_INVALID");
     }
     const buttons = reply_markup?.inline_keyboard.flat() ?? [];
@@ -195,7 +198,8 @@ export class TelegramServer extends Server {
   /** A person writes. @param {number} user @param {string} text @param {any} [more] of the message */
   write(user, text, more = {}) {
     return this.update({ message: {
-      message_id: ++this.#last, date: 1, text, from: person(user), chat: { id: user, type: "private" }, ...more,
+      message_id: ++this.#last, date: 1, text, from: person(user),
+        chat: { id: user, type: "private" }, ...more,
     } });
   }
 
@@ -230,13 +234,15 @@ const person = (id) => ({ id, is_bot: false, first_name: `Person ${id}`, usernam
 const result = (value) => ({ status: 200, body: { ok: true, result: value } });
 
 /** @param {number} status @param {string} description @returns {Reply} */
-const refused = (status, description) => ({ status, body: { ok: false, error_code: status, description } });
+const refused = (status, description) =>
+  ({ status, body: { ok: false, error_code: status, description } });
 
 /** The answer of a server that wants to be left alone for some seconds. @param {number} seconds @returns {Reply} */
 export const tooMany = (seconds) => ({
   status: 429, headers: { "Retry-After": String(seconds) },
   body: {
-    ok: false, error_code: 429, description: `Too Many Requests: retry after ${seconds}`, error: "ratelimited",
+    ok: false, error_code: 429, description: `Too Many Requests: retry after ${seconds}`,
+      error: "ratelimited",
     parameters: { retry_after: seconds },
   },
 });
@@ -261,7 +267,8 @@ export class SlackServer extends Server {
         this.record("acknowledged", { envelope_id });
       });
       socket.on("close", () => (this.sockets = this.sockets.filter((s) => s !== socket)));
-      const hello = { type: "hello", num_connections: this.sockets.length, connection_info: { app_id: "A1" } };
+      const hello = { type: "hello", num_connections: this.sockets.length,
+        connection_info: { app_id: "A1" } };
       socket.send(JSON.stringify(hello));
       for (const envelope of this.open.values()) {
         socket.send(JSON.stringify({ ...envelope, retry_attempt: 1, retry_reason: "timeout" }));
@@ -329,15 +336,18 @@ export class SlackServer extends Server {
 
   /** A person presses a button. @param {string} user @param {string} text @param {string} label @param {any} [more] */
   press(user, text, label, more = {}) {
-    const buttonOf = (/** @type {any} */ m) => m?.blocks.find((/** @type {any} */ b) => b.type === "actions")
+    const buttonOf = (/** @type {any} */ m) => m?.blocks.find((/** @type {any} */ b) =>
+      b.type === "actions")
       ?.elements.find((/** @type {any} */ b) => b.text.text === label);
     const found = [...this.messages.values()].filter((m) => textOf(m).includes(text));
     const message = found.findLast(buttonOf) ?? found.at(-1);
     const button = buttonOf(message);
     if (!message || (!button && !more.value)) throw new Error(`no button ${label} at ${text}`);
     return this.envelope("interactive", {
-      type: "block_actions", user: { id: user, username: user.toLowerCase() }, channel: { id: message.channel },
-      message: { ts: message.ts }, actions: [{ type: "button", value: more.value ?? button.value }], trigger_id: "1",
+      type: "block_actions", user: { id: user, username: user.toLowerCase() },
+        channel: { id: message.channel },
+      message: { ts: message.ts }, actions: [{ type: "button", value: more.value ?? button.value }],
+        trigger_id: "1",
     });
   }
 
@@ -349,7 +359,8 @@ export class SlackServer extends Server {
 
 /** The visible text of a message of Slack. @param {any} message */
 export const textOf = ({ blocks }) => blocks.flatMap((/** @type {any} */ b) => b.elements ?? [])
-  .flatMap((/** @type {any} */ e) => e.elements ?? []).map((/** @type {any} */ e) => e.text).join("");
+  .flatMap((/** @type {any} */ e) => e.elements ?? []).map((/** @type {any} */ e) =>
+    e.text).join("");
 
 /** @param {any} body */
 function check({ blocks = [], text }) {
@@ -358,7 +369,8 @@ function check({ blocks = [], text }) {
     const elements = b.elements ?? [];
     if (elements.length === 0 || elements.length > 25) return no("invalid_blocks");
     for (const e of elements) {
-      const isWrong = b.type === "actions" ? !e.text.text || e.text.text.length > 75 || e.value.length > 2000
+      const isWrong = b.type === "actions" ? !e.text.text || e.text.text.length > 75 ||
+        e.value.length > 2000
         : e.elements.some((/** @type {any} */ one) => !one.text);
       if (isWrong) return no("invalid_blocks");
     }

@@ -65,7 +65,8 @@ export async function startBot(t, options = {}) {
   const log = (/** @type {string} */ line) => void logged.push(line);
   const service = new (name === "slack" ? Slack : Telegram)(config, log, stopping.signal);
   service.pace = () => 0;
-  const bot = new Bot(config, service, new Store(join(dir, "state.json")), gateway, log, stopping.signal);
+  const bot = new Bot(config, service, new Store(join(dir, "state.json")), gateway, log,
+    stopping.signal);
   await service.start();
   await begin(bot);
   /** @type {unknown} */

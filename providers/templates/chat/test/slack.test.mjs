@@ -7,7 +7,8 @@ import { question, startBot, until } from "./rig.mjs";
 const service = "slack";
 
 /** @param {any} server @param {string} text */
-const said = (server, text) => until(() => [...server.messages.values()].find((m) => textOf(m).includes(text)));
+const said = (server, text) =>
+  until(() => [...server.messages.values()].find((m) => textOf(m).includes(text)));
 
 /** A bot whose socket is open. @param {import("node:test").TestContext} t @param {any} [options] */
 async function connected(t, options) {
@@ -46,14 +47,17 @@ test("strangers, other bots, and events that come twice start nothing", async (t
   server.envelope("interactive", { type: "view_submission" });
   server.write("U1", "once", { event_id: "Ev1" });
   server.write("U1", "once", { event_id: "Ev1" });
-  server.write("U1", "<@U0BOT> go", { type: "app_mention", channel: "C1", channel_type: undefined });
-  server.write("U1", "<@U0BOT> go", { type: "app_mention", channel: "C2", channel_type: undefined });
+  server.write("U1", "<@U0BOT> go", { type: "app_mention", channel: "C1",
+    channel_type: undefined });
+  server.write("U1", "<@U0BOT> go", { type: "app_mention", channel: "C2",
+    channel_type: undefined });
   await until(() => gateway.prompts_.length === 2);
   await until(() => server.open.size === 0);
   assert.deepEqual(gateway.prompts_.map((p) => p.text), ["once", "go"]);
   assert.deepEqual(logged.filter((l) => l.startsWith("refused")),
     ["refused: user U9 in chat DU9", "refused: user U1 in chat C2"]);
-  assert.equal(logged.filter((l) => /^event \w+ is ignored/.test(l)).length, 1, `wrong events: ${logged}`);
+  assert.equal(logged.filter((l) => /^event \w+ is ignored/.test(l)).length, 1,
+    `wrong events: ${logged}`);
 });
 
 test("a permission is answered by a button", async (t) => {

@@ -8,13 +8,15 @@ const texts = (server, chat) =>
   [...server.messages.values()].filter((m) => m.chat.id === chat).map((m) => m.text);
 
 /** @param {any} server @param {string} text */
-const said = (server, text) => until(() => [...server.messages.values()].find((m) => m.text.includes(text)));
+const said = (server, text) =>
+  until(() => [...server.messages.values()].find((m) => m.text.includes(text)));
 
 test("a prompt runs, and its turn is one message that changes", async (t) => {
   const { bot, server, gateway } = await startBot(t);
   server.write(1, "make *tea*");
   await until(() => gateway.prompts_.length);
-  assert.deepEqual(gateway.prompts_, [{ session: "s1", text: "make *tea*", who: "@person1 (telegram 1)" }]);
+  assert.deepEqual(gateway.prompts_,
+    [{ session: "s1", text: "make *tea*", who: "@person1 (telegram 1)" }]);
   bot.began("s1", "[from provider chat]\nmake *tea*");
   await said(server, "make *tea*");
   bot.turns.called("s1", { tool: "bash", result: { type: "success" } });
@@ -32,12 +34,14 @@ test("strangers, other chats and unmentioned talk start nothing", async (t) => {
   const { bot, server, gateway, logged } = await startBot(t);
   const group = (/** @type {number} */ id) => ({ chat: { id, type: "group" } });
   const mention = (/** @type {number} */ id, /** @type {string} */ text) =>
-    ({ ...group(id), entities: [{ type: "mention", offset: text.indexOf("@"), length: "@tap_test_bot".length }] });
+    ({ ...group(id), entities: [{ type: "mention", offset: text.indexOf("@"),
+      length: "@tap_test_bot".length }] });
   for (let i = 0; i < 3; i++) server.write(9, "let me in");
   server.write(1, "just talking", group(-10));
   server.write(9, "@tap_test_bot hi", mention(-10, "@tap_test_bot hi"));
   server.write(2, "@tap_test_bot hi", mention(-77, "@tap_test_bot hi"));
-  server.update({ message: { message_id: 1, chat: { id: -10, type: "channel" }, text: "no sender" } });
+  server.update({ message: { message_id: 1, chat: { id: -10, type: "channel" },
+    text: "no sender" } });
   server.write(1, "go, @Tap_Test_Bot!", mention(-10, "go, @Tap_Test_Bot!"));
   await until(() => gateway.prompts_.length);
   assert.deepEqual(gateway.prompts_.map((p) => p.text), ["go, !"]);
@@ -82,21 +86,27 @@ test("a permission is answered once, by who may, with its own button", async (t)
   const replied = async (/** @type {() => void} */ press) => {
     const before = server.calls.length;
     press();
-    await until(() => server.calls.slice(before).some((/** @type {any} */ c) => c.method === "answerCallbackQuery"));
-    return server.calls.findLast((/** @type {any} */ c) => c.method === "answerCallbackQuery").body.text;
+    await until(() => server.calls.slice(before).some((/** @type {any} */ c) =>
+      c.method === "answerCallbackQuery"));
+    return server.calls.findLast((/** @type {any} */ c) =>
+      c.method === "answerCallbackQuery").body.text;
   };
   const once = "Allow once";
   assert.match(await replied(() => server.press(9, "run a command", once)), /Sorry/);
   const forged = { data: `${bot.state.questions.q1.secret.slice(1)}.0` };
-  assert.match(await replied(() => server.press(1, "run a command", once, forged)), /not of a question here/);
+  assert.match(await replied(() => server.press(1, "run a command", once, forged)),
+    /not of a question here/);
   const forwarded = { message: { message_id: 5, chat: { id: 1, type: "private" } } };
-  assert.match(await replied(() => server.press(1, "run a command", once, forwarded)), /not of a question here/);
-  assert.match(await replied(() => server.press(1, "run a command", once, { message: undefined })), /Sorry|not of a/);
+  assert.match(await replied(() => server.press(1, "run a command", once, forwarded)),
+    /not of a question here/);
+  assert.match(await replied(() => server.press(1, "run a command", once, { message: undefined })),
+    /Sorry|not of a/);
   assert.deepEqual(gateway.answers, [], "answers");
   const answer = { question: "q1", decision: "once", person: "@person1 (telegram 1)" };
   assert.equal(await replied(() => server.press(1, "run a command", once)), "You answered: once");
   assert.deepEqual(gateway.answers, [answer]);
-  bot.questions.ended("q1", { reason: "answered", by: "provider:chat", person: "@person1 (telegram 1)" });
+  bot.questions.ended("q1", { reason: "answered", by: "provider:chat",
+    person: "@person1 (telegram 1)" });
   await said(server, "— answered by @person1 (telegram 1)");
   assert.deepEqual(m.reply_markup.inline_keyboard, [], "buttons afterwards");
   const late = { data: `${bot.state.questions.q1.secret}.0` };
@@ -119,7 +129,8 @@ test("an input takes a button or a reply, and a long permission has no button", 
   assert.deepEqual(gateway.answers.map((a) => a.text), ["green", "Bob"]);
   server.write(2, "blue", { reply_to_message: { message_id: 4 } });
   await until(() => gateway.prompts_.length);
-  bot.questions.asked("s1", question("q3", "permission", "run", { detail: `echo ${"x".repeat(4096)}` }));
+  bot.questions.asked("s1", question("q3", "permission", "run",
+    { detail: `echo ${"x".repeat(4096)}` }));
   const long = await said(server, "too long to be shown here (4104 characters)");
   assert.deepEqual(long.reply_markup.inline_keyboard, [], "buttons");
   assert.match(long.text, /tapctl sessions answer s1 --question q3/);
@@ -127,7 +138,8 @@ test("an input takes a button or a reply, and a long permission has no button", 
   const own = await until(() => bot.state.questions.q4.places.find((p) => p.chat === "2"));
   server.write(2, "yes", { reply_to_message: { message_id: Number(own.id) } });
   await said(server, "takes no text");
-  assert.deepEqual([gateway.answers.length, gateway.prompts_.length], [2, 1], "answers and prompts");
+  assert.deepEqual([gateway.answers.length, gateway.prompts_.length], [2, 1],
+    "answers and prompts");
 });
 
 test("a bot that starts again repeats nothing and loses nothing", async (t) => {
@@ -152,7 +164,8 @@ test("a bot that starts again repeats nothing and loses nothing", async (t) => {
   await until(() => gateway.prompts_.length === 2);
   assert.deepEqual(gateway.prompts_.map((p) => p.text), ["one", "two"]);
   await said(server, "— it ended while I was away");
-  assert.equal([...server.messages.values()].filter((m) => m.text.includes("run a command")).length, 2, "questions");
+  assert.equal([...server.messages.values()].filter((m) => m.text.includes("run a command")).length,
+    2, "questions");
   server.press(1, "run a command", "Deny");
   await until(() => gateway.answers.length);
   bot.turns.end("s1", "");
@@ -164,7 +177,8 @@ test("a prompt that may be lost is told of, and one that was not sent runs", asy
   const { bot, server, gateway } = await startBot(t, { begin() {} });
   const prompt = { chat: "1", session: "s1", who: "Ada" };
   bot.state.prompts.push(
-    { id: "5", text: "the first", isSent: true, ...prompt }, { id: "6", text: "the second", ...prompt },
+    { id: "5", text: "the first", isSent: true, ...prompt },
+      { id: "6", text: "the second", ...prompt },
     { id: "4", text: "in the gateway", isSent: true, ...prompt },
   );
   gateway.stored.add("4");
@@ -198,7 +212,8 @@ test("an id that came before is ignored, but for a week of silence", async (t) =
       Object.assign(b.state.service, { offset: 5000, heard });
       return b.started("s1", "tea");
     } });
-    const say = (/** @type {string} */ text) => ({ text, from: { id: 1 }, chat: { id: 1, type: "private" } });
+    const say = (/** @type {string} */ text) =>
+      ({ text, from: { id: 1 }, chat: { id: 1, type: "private" } });
     await until(() => server.isPolled);
     server.raw({ update_id: 7, message: say("old") });
     server.raw({ update_id: 5000, message: say("new") });
@@ -273,5 +288,6 @@ test("limits, wrong updates and failures of the service cost nothing", async (t)
 });
 
 test("a refused token ends the bot", async (t) => {
-  await assert.rejects(startBot(t, { env: { TELEGRAM_BOT_TOKEN: "7001:wrong" } }), /^ApiError: getMe: Unauthorized$/);
+  await assert.rejects(startBot(t, { env: { TELEGRAM_BOT_TOKEN: "7001:wrong" } }),
+    /^ApiError: getMe: Unauthorized$/);
 });

@@ -1,5 +1,5 @@
-// A part of Jira Cloud's REST API, version 3, as its documentation describes it. It is for tests: as a module, or as a
-// program that prints its URL and takes changes at /control.
+// A part of Jira Cloud's REST API, version 3, as its documentation describes it. It is for tests:
+// as a module, or as a program that prints its URL and takes changes at /control.
 
 import { createServer } from "node:http";
 
@@ -31,9 +31,11 @@ export class Jira {
 
   /** @param {string} key @param {{ title?: string, status?: string, comment?: string, text?: string }} change */
   put(key, { title, status, comment, text: body }) {
-    const issue = this.issues.get(key) ?? { key, title: "", status: "To Do", text: "", comments: [], links: new Map() };
+    const issue = this.issues.get(key) ?? { key, title: "", status: "To Do", text: "", comments: [],
+      links: new Map() };
     this.issues.set(key, issue);
-    Object.assign(issue, title !== undefined && { title }, status && { status }, body !== undefined && { text: body });
+    Object.assign(issue, title !== undefined && { title }, status && { status },
+      body !== undefined && { text: body });
     if (comment) issue.comments.push({ author: { displayName: "Ann" }, body: text(comment) });
     issue.updated = new Date((this.#clock += 1000)).toISOString().replace("Z", "+0000");
   }
@@ -45,7 +47,8 @@ export class Jira {
         .on("data", (part) => (body += part))
         .on("end", () => {
           const { status, headers = {}, body: out } = this.answer(request, body);
-          response.writeHead(status, { "Content-Type": "application/json;charset=UTF-8", ...headers });
+          response.writeHead(status, { "Content-Type": "application/json;charset=UTF-8",
+            ...headers });
           response.end(out === undefined ? "" : JSON.stringify(out));
         });
     });
@@ -80,7 +83,8 @@ export class Jira {
     if (request.headers.authorization !== this.authorization) {
       return {
         status: 401,
-        body: { errorMessages: ["Client must be authenticated to access this resource."], errors: {} },
+        body: { errorMessages: ["Client must be authenticated to access this resource."],
+          errors: {} },
       };
     }
     if (url.pathname === "/rest/api/3/search/jql") return this.search(url.searchParams);
@@ -89,7 +93,8 @@ export class Jira {
     if (!issue)
       return {
         status: 404,
-        body: { errorMessages: ["Issue does not exist or you do not have permission to see it."], errors: {} },
+        body: { errorMessages: ["Issue does not exist or you do not have permission to see it."],
+          errors: {} },
       };
     return this.one(`${request.method} ${what ?? ""}`, issue, body ? JSON.parse(body) : {});
   }
@@ -97,7 +102,8 @@ export class Jira {
   /** @param {URLSearchParams} query */
   search(query) {
     if (!/\w/.test((query.get("jql") ?? "").replace(/order by.*/i, ""))) {
-      return { status: 400, body: { errorMessages: ["Unbounded JQL queries are not allowed here."], errors: {} } };
+      return { status: 400, body: { errorMessages: ["Unbounded JQL queries are not allowed here."],
+        errors: {} } };
     }
     const all = [...this.issues.values()].filter((i) => i.status !== "Done");
     const from = Number(query.get("nextPageToken") ?? 0);
@@ -137,10 +143,12 @@ export class Jira {
       case "GET ":
         return { status: 200, body: this.shown(issue) };
       case "GET comment":
-        return { status: 200, body: { total: issue.comments.length, comments: [...issue.comments].reverse() } };
+        return { status: 200, body: { total: issue.comments.length,
+          comments: [...issue.comments].reverse() } };
       case "POST comment":
         if (body.body?.type !== "doc" || body.body.version !== 1) {
-          return { status: 400, body: { errorMessages: [], errors: { comment: "Comment body is not valid!" } } };
+          return { status: 400, body: { errorMessages: [],
+            errors: { comment: "Comment body is not valid!" } } };
         }
         issue.comments.push({ author: { displayName: "Me" }, body: body.body });
         this.put(issue.key, {});
@@ -149,7 +157,8 @@ export class Jira {
         return {
           status: 200,
           body: {
-            transitions: STATUSES.filter(([, , to]) => to !== issue.status).map(([id, name, to, key]) => ({
+            transitions: STATUSES.filter(([, , to]) =>
+              to !== issue.status).map(([id, name, to, key]) => ({
               id,
               name,
               to: { name: to, statusCategory: { key } },
@@ -158,7 +167,8 @@ export class Jira {
         };
       case "POST transitions": {
         const found = STATUSES.find(([id]) => id === body.transition?.id);
-        if (!found) return { status: 400, body: { errorMessages: ["The transition is not valid."], errors: {} } };
+        if (!found) return { status: 400, body: { errorMessages: ["The transition is not valid."],
+          errors: {} } };
         this.put(issue.key, { status: found[2] });
         return { status: 204 };
       }

@@ -29,13 +29,15 @@ def read(name):
 
 def log(*results, **run):
     """Make a log with one run."""
-    run = {"tool": {"driver": {"name": "t", "rules": [{"id": "r"}]}}, "results": list(results), **run}
+    run = {"tool": {"driver": {"name": "t", "rules": [{"id": "r"}]}}, "results": list(results),
+        **run}
     return json.dumps({"version": "2.1.0", "runs": [run]}).encode()
 
 
 def at(uri, line=1, **more):
     return {"ruleId": "r", "message": {"text": "m"}, **more,
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}}]}
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri},
+                "region": {"startLine": line}}}]}
 
 
 class Tools(unittest.TestCase):
@@ -46,11 +48,13 @@ class Tools(unittest.TestCase):
             "codeql": [("high", "server/db.go", 3, ""), ("medium", "server/log in.go", 7, "")],
             "semgrep": [("high", "app/run.py", 4, ""), ("high", "app/run.py", 9, ""),
                         ("medium", "app/hash.py", 2, "inSource")],
-            "gosec": [("high", "server/db.go", 3, ""), ("low", "server/log in.go", 5, "closing a reader")],
+            "gosec": [("high", "server/db.go", 3, ""),
+                ("low", "server/log in.go", 5, "closing a reader")],
         }.items():
             got = [(f.severity, f.path, f.line, f.suppressed) for f in read(name)]
             self.assertEqual(got, want, name)
-            self.assertEqual(len({f.id for f in read(name)}), len(want), f"{name}: the ids are not different")
+            self.assertEqual(len({f.id for f in read(name)}), len(want),
+                f"{name}: the ids are not different")
 
     def test_rules(self):
         f = read("codeql")[0]
@@ -62,7 +66,8 @@ class Tools(unittest.TestCase):
         for name in ("codeql", "semgrep", "gosec"):
             moved = re.sub(rb'"startLine": ', b'"startLine": 10', sample(name))
             self.assertNotEqual(moved, sample(name))
-            self.assertEqual([f.id for f in parse(moved, ROOT).findings], [f.id for f in read(name)], name)
+            self.assertEqual([f.id for f in parse(moved, ROOT).findings],
+                [f.id for f in read(name)], name)
 
 
 class Meaning(unittest.TestCase):
@@ -77,11 +82,13 @@ class Meaning(unittest.TestCase):
         bases = {"SRC": {"uri": "src/", "uriBaseId": "ROOT"}, "ROOT": {"uri": "file:///work/app/"},
                  "CI": {"uri": "file:///home/runner/"}, "LOOP": {"uri": "x/", "uriBaseId": "LOOP"}}
         for uri, base, want in [
-            ("a.c", None, "a.c"), ("./b/../a.c", None, "a.c"), ("../a.c", None, ""), ("/etc/passwd", None, ""),
+            ("a.c", None, "a.c"), ("./b/../a.c", None, "a.c"), ("../a.c", None, ""), ("/etc/passwd",
+                None, ""),
             ("file:///work/app/a%20b.c", None, "a b.c"), ("file:///work/apple/a.c", None, ""),
             ("a.c", "SRC", "src/a.c"), ("a.c", "CI", "a.c"), ("a.c", "NONE", "a.c"),
             ("a.c", "LOOP", "x/x/x/x/x/x/x/x/a.c"), ("..%2F..%2Fetc", "SRC", ""),
-            ("https://example.org/a.c", None, ""), ("a\\b.c", None, "a/b.c"), ("file://[", None, ""),
+            ("https://example.org/a.c", None, ""), ("a\\b.c", None, "a/b.c"), ("file://[", None,
+                ""),
             ("a%00.c", None, ""), ("a%0a.c", None, ""), ("a%E2%80%AE.c", None, ""),
         ]:
             result = at(uri)
@@ -91,7 +98,8 @@ class Meaning(unittest.TestCase):
 
     def test_severity(self):
         for more, want in [
-            ({}, "medium"), ({"level": "error"}, "high"), ({"level": "note"}, "low"), ({"level": "none"}, "info"),
+            ({}, "medium"), ({"level": "error"}, "high"), ({"level": "note"},
+                "low"), ({"level": "none"}, "info"),
             ({"level": 7}, "medium"), ({"kind": "review"}, "info"),
             ({"level": "note", "properties": {"security-severity": "9.8"}}, "critical"),
             ({"properties": {"security-severity": "lots"}}, "medium"),
@@ -107,12 +115,14 @@ class Meaning(unittest.TestCase):
         self.assertEqual((len(gone.findings), len(gone.gone)), (0, 1))
         self.assertEqual(parse(log(at("a.c", kind="pass")), ROOT).findings, [])
         for status, want in [("accepted", "external"), ("underReview", ""), ("rejected", "")]:
-            got = self.one(at("a.c", suppressions=[{"kind": "external", "status": status}])).suppressed
+            got = self.one(at("a.c", suppressions=[{"kind": "external",
+                "status": status}])).suppressed
             self.assertEqual(got, want, status)
         self.assertFalse(parse(log(invocations=[{"executionSuccessful": False}]), ROOT).is_complete)
 
     def test_messages(self):
-        rules = {"driver": {"name": "t", "rules": [{"id": "r", "messageStrings": {"a": {"text": "use {1}, not {0}"}}}]}}
+        rules = {"driver": {"name": "t",
+            "rules": [{"id": "r", "messageStrings": {"a": {"text": "use {1}, not {0}"}}}]}}
         message = {"id": "a", "arguments": ["x", "y"]}
         self.assertEqual(self.one(at("a.c", message=message), tool=rules).message, "use y, not x")
         hostile = self.one(at("a.c", message={"text": "\x1b[31mred\u202e\n- fake"})).message
@@ -130,7 +140,8 @@ class Broken(unittest.TestCase):
                     parse(data[:n], ROOT)
 
     def test_other_texts(self):
-        for data in (b"", b"null", b"[]", b"{}", b'{"runs": 1}', b'{"version":"2.0.0","runs":[]}', b"\xff\xfe{",
+        for data in (b"", b"null", b"[]", b"{}", b'{"runs": 1}', b'{"version":"2.0.0","runs":[]}',
+            b"\xff\xfe{",
                      b"[" * 100_000, b'{"version":"2.1.0","runs":' + b'[{"a":' * 50_000, b"1" * 10_000):
             with self.assertRaises(SarifError, msg=data[:20]):
                 parse(data, ROOT)
@@ -168,11 +179,13 @@ class Broken(unittest.TestCase):
     def test_bounds(self):
         report = parse(log(*[at("a.c", n) for n in range(1, 10_050)]), ROOT)
         self.assertEqual((len(report.findings), report.is_complete), (10_000, False))
-        self.assertEqual(len(parse(log(at("a.c", message={"text": "x" * 10**6})), ROOT).findings[0].message), 2000)
+        self.assertEqual(len(parse(log(at("a.c", message={"text": "x" * 10**6})),
+            ROOT).findings[0].message), 2000)
 
 
 def paths(value, before=()):
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value,
+        list) else ()
     for key, child in children:
         yield (*before, key)
         yield from paths(child, (*before, key))
@@ -203,7 +216,8 @@ class Directory(unittest.TestCase):
         for k in change.new.values():
             k.was_announced = True
         w.save()
-        return ([k.finding.path for k in change.new.values()], [k.finding.path for k in change.fixed],
+        return ([k.finding.path for k in change.new.values()],
+            [k.finding.path for k in change.fixed],
                 change.complaints)
 
     def test_once(self):
@@ -235,12 +249,14 @@ class Directory(unittest.TestCase):
         self.assertEqual(self.look(w), ([], [], []))
         os.unlink(self.root / "out/a.sarif")
         self.assertEqual(self.look(w), ([], [], []))
-        self.write(log(at("a.c", baselineState="absent"), invocations=[{"executionSuccessful": False}]))
+        self.write(log(at("a.c", baselineState="absent"),
+            invocations=[{"executionSuccessful": False}]))
         self.assertEqual(self.look(w), ([], ["a.c"], []))
 
     def test_baseline_and_suppressions_are_silent(self):
         w = self.open()
-        self.write(log(at("a.c", baselineState="unchanged"), at("b.c", suppressions=[{"kind": "inSource"}])))
+        self.write(log(at("a.c", baselineState="unchanged"),
+            at("b.c", suppressions=[{"kind": "inSource"}])))
         self.assertEqual(self.look(w), ([], [], []))
         self.assertEqual(sorted(k.state for k in w.known.values()), ["open", "suppressed"])
 
@@ -256,14 +272,16 @@ class Directory(unittest.TestCase):
         self.write(log(at("a.c")))
         w = self.open()
         self.assertEqual(self.look(w), ([], [], []))
-        self.assertEqual([(k.state, k.reason) for k in w.known.values()], [("accepted", "it is a test")])
+        self.assertEqual([(k.state, k.reason) for k in w.known.values()],
+            [("accepted", "it is a test")])
 
     def test_state_file(self):
         w = self.open()
         self.write(log(at("a.c")))
         self.look(w)
         (file,) = self.persist.iterdir()
-        self.assertEqual((file.stat().st_mode & 0o777, self.persist.stat().st_mode & 0o777), (0o600, 0o700))
+        self.assertEqual((file.stat().st_mode & 0o777, self.persist.stat().st_mode & 0o777),
+            (0o600, 0o700))
         for text in ("{", "[]", '{"findings": [{}]}', '{"findings": [{"finding": 1}]}'):
             file.write_text(text)
             w = self.open()
@@ -282,7 +300,8 @@ class Directory(unittest.TestCase):
         (self.root / "inside.txt").write_text("x\n")
         (self.root / "good.txt").symlink_to("inside.txt")
         os.mkfifo(self.root / "pipe")
-        for path in ("link.txt", "up/secret.txt", "../secret.txt", str(self.base / "secret.txt"), "out", ".", "pipe"):
+        for path in ("link.txt", "up/secret.txt", "../secret.txt", str(self.base / "secret.txt"),
+            "out", ".", "pipe"):
             with self.assertRaises(OSError, msg=path):
                 open_inside(self.root, path).close()
         with open_inside(self.root, "good.txt") as f:
@@ -300,7 +319,8 @@ class Directory(unittest.TestCase):
         self.write(log(at("a.c", 3), at("b.c"), at("../x.c"), at("a.c", 99, ruleId="other")))
         self.look(w)
         code = {k.finding.path + str(k.finding.line): k.finding for k in w.known.values()}
-        self.assertEqual(w.code(code["a.c3"], 1), "      2 two\n>     3 \\u001b[31mthree\n      4 four")
+        self.assertEqual(w.code(code["a.c3"], 1),
+            "      2 two\n>     3 \\u001b[31mthree\n      4 four")
         with self.assertRaisesRegex(LookupError, "only 4 lines"):
             w.code(code["a.c99"], 1)
         with self.assertRaises(FileNotFoundError):
