@@ -28,7 +28,7 @@ fi
 skip=$(sed -e '/^#/d' -e 's,/,$/^,g' -e 's/.*/^&$/' ci/long | paste -sd '|')
 raced=$(sed 's,^,./,' ci/race | xargs go list -tags "$tags")
 # The longest packages start first.
-first='tapgw/test/e2e tapgw/internal/copilot tapgw/test/cluster tapgw/cmd/lsclient tapgw/cmd/tapgw'
+first='tapgw/test/e2e tapgw/internal/copilot tapgw/cmd/lsclient tapgw/providers tapgw/cmd/tapgw'
 rest=$(go list -tags "$tags" ./... | grep -vxF -e "$raced" -e "${first// /$'\n'}")
 # shellcheck disable=SC2086 # lists of packages
 go test -shuffle=on -timeout 20m -p "$cpus" -tags "$tags" -skip "$skip" $first $rest
