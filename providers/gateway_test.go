@@ -113,8 +113,7 @@ func (h *session) asks(t testing.TB, tool, args string) string {
 
 // provider runs a provider and waits until it is bound.
 func (w *world) provider(name string, o providers.Options,
-	before ...func(*providers.Provider)) (*providers.Provider,
-	*running) {
+	before ...func(*providers.Provider)) (*providers.Provider, *running) {
 	w.t.Helper()
 	bound := make(chan bool, 64)
 	then := o.OnBound

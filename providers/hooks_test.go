@@ -15,8 +15,7 @@ import (
 
 // gated is a provider with one gate, that is bound.
 func gated(t *testing.T, decide func(context.Context, providers.GateCall) (providers.Decision,
-	error),
-	opts ...func(*providers.Rule)) (*peer, *running) {
+	error), opts ...func(*providers.Rule)) (*peer, *running) {
 	t.Helper()
 	p := providers.New("sample", &providers.Options{Logger: quiet})
 	must[*providers.Rule](t)(p.Gate(t.Context(), providers.Match{}, decide, opts...))

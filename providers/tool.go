@@ -130,8 +130,7 @@ func NewTool[In, Out any](
 // not wait for the gateway; if that refuses the tool, [Options.OnError] gets the error.
 // [Provider.AddTool] returns errors instead.
 func AddTool[In, Out any](p *Provider, name, description string,
-	fn func(ctx context.Context, in In) (Out, error),
-	opts ...func(*Tool)) {
+	fn func(ctx context.Context, in In) (Out, error), opts ...func(*Tool)) {
 	t, err := NewTool(name, description, fn)
 	if err == nil {
 		for _, option := range opts {

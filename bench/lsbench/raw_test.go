@@ -119,8 +119,7 @@ func (r *raw) read() (m message, err error) {
 
 // call waits for an answer and serves what comes before it.
 func (r *raw) call(method string, params any,
-	notified func(method string, params json.RawMessage)) (json.RawMessage,
-	error) {
+	notified func(method string, params json.RawMessage)) (json.RawMessage, error) {
 	r.id++
 	r.send(object{"id": r.id, "method": method, "params": params})
 	for {

@@ -132,8 +132,7 @@ Answer with a JSON array and nothing else. Each element is {"role": "...", "task
 
 // work runs a task in a conversation of its own and returns the worker's answer.
 func (o *orchestration) work(ctx context.Context, t orchestrate.Task,
-	needs []orchestrate.Result) (text string,
-	err error) {
+	needs []orchestrate.Result) (text string, err error) {
 	defer o.began(t.Name)()
 	o.Show(WorkerBegan{t.Name, t.Text})
 	defer func() { o.Show(WorkerEnded{t.Name, text, err}) }()

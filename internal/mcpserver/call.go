@@ -151,8 +151,7 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 // ends, the call is cancelled. The client of a held call gets its questions and its progress
 // through held, which is nil for other calls.
 func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name string,
-	args json.RawMessage,
-	held *heldCall) *mcp.CallToolResult {
+	args json.RawMessage, held *heldCall) *mcp.CallToolResult {
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Traceparent: traceparent(r)}
 	report := func(n int, message string) { progress(ctx, r, n, message) }
 	switch {
@@ -178,6 +177,16 @@ func (e *endpoint) run(ctx context.Context, c gateway.Call, report func(n int, m
 	}
 	if c.Source = source; string(c.Args) == "null" {
 		c.Args = nil // as some clients write no arguments
+	}
+	if c.Args.Kind() == '{' {
+		// A provider's SDK drops a message with such arguments, and the call would never be
+		// answered.
+		if err := protocol.Object(c.Args, func(string, protocol.Raw) error {
+			return nil
+		}); err != nil {
+			return failed(protocol.CodeInvalidArguments,
+				fmt.Sprintf("arguments of %s: %v", c.Name, err))
+		}
 	}
 	if report == nil {
 		return result(s.Execute(ctx, c))

@@ -311,3 +311,25 @@ func TestCancelBesideTheSDK(t *testing.T) {
 		t.Error("the SDK has answered the call, want the gateway")
 	}
 }
+
+// Arguments that a provider's SDK drops with their message are refused: the call would never be
+// answered.
+func TestArgumentsThatProvidersDrop(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		w := newWorld(t, 60)
+		w.provide(w.session(), providers.Tool{Name: "open", Description: "d",
+			Handler: func(context.Context, json.RawMessage) (any, error) { return "ran", nil }})
+		c := w.caller(version)
+		plain, _ := json.Marshal(map[string]any{"name": "open", "_meta": c.meta,
+			"arguments": map[string]any{"a": 1}})
+		for _, args := range []string{`{"a":1,"a":2}`, `{"b":{"a":1,"\u0061":2}}`,
+			"{\"a\":\"\xff\"}"} {
+			params := strings.Replace(string(plain), `{"a":1}`, args, 1)
+			_, got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`,
+				map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "open"})
+			if !strings.Contains(got, "INVALID_ARGUMENTS") {
+				t.Errorf("%q: got %s, want INVALID_ARGUMENTS", args, got)
+			}
+		}
+	})
+}

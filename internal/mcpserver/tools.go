@@ -177,8 +177,7 @@ func (e *endpoint) waitForEvent(ctx context.Context, r *mcp.CallToolRequest, in 
 // poll waits for events of a stream after a number. At the limit, and at the session's end, the
 // list is empty and says why. The error is that of ctx.
 func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string,
-	limit time.Duration,
-	report func(n int)) (eventList, error) {
+	limit time.Duration, report func(n int)) (eventList, error) {
 	end, due := time.Now().Add(limit), time.Now().Add(progressEvery)
 	list := eventList{Events: []adminapi.StreamRow{}}
 	for n := 1; ; {

@@ -87,8 +87,7 @@ type toolset struct {
 // addTool adds a tool to those of the session. The model is to read why a call failed, and to go
 // on.
 func addTool[In, Out any](t *toolset, name, description string,
-	call func(context.Context, In) (Out, error),
-	options ...func(*providers.Tool)) {
+	call func(context.Context, In) (Out, error), options ...func(*providers.Tool)) {
 	providers.AddTool(t.provider, name, description, func(ctx context.Context, in In) (Out, error) {
 		out, err := call(ctx, in)
 		return out, forModel(err)
