@@ -107,8 +107,7 @@ function tokensFigure({ total, turns }, turnLink, leadOf) {
   const price = { cost: "premium requests", aiCredits: "AI credits" }[priced];
   const item = (t, parts, text) => ({ parts, title: `Turn ${t.turn}: ${text}`, lead: leadOf(t) });
   return figure("Tokens and cost",
-    `${count(total.calls, "call")} of models${total.failures ? `,
-      ${total.failures} failed` : ""}: ` +
+    `${count(total.calls, "call")} of models${total.failures ? `, ${total.failures} failed` : ""}: ` +
       `${short(total.inputTokens)} tokens in, ${short(total.cacheReadTokens)} of them from the cache, ` +
       `${short(total.outputTokens)} out; ${price ? `${amount(total[priced])} ${price}` : "no cost was told"}.`,
     [

@@ -238,8 +238,7 @@ export class RecordingsView {
     box.addEventListener("toggle", () =>
       box.open ? content.replaceChildren(codeBlockFolded(jsonText(e.raw))) : content.replaceChildren());
     return h("article", { class: `entry tool wire ${e.kind}` },
-      h("time", { datetime: e.ts || undefined, title: `line ${e.number}${e.ts ? `,
-        ${safeDate(e.ts)}` : ""}` },
+      h("time", { datetime: e.ts || undefined, title: `line ${e.number}${e.ts ? `, ${safeDate(e.ts)}` : ""}` },
         e.ts ? this.since(e.ts) : `${e.number}`),
       h("div.body", box));
   }

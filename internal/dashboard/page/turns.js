@@ -18,8 +18,7 @@ export function turnText({ ts, all, usage }) {
     usage?.[name]);
   return [
     duration(Math.max(0, new Date(last.idle ?? last.ended ?? last.ts) - new Date(ts))),
-    tools.length ? `${count(tools.length, "call")} (${names.join(", ")})${failed ? `,
-      ${failed} failed` : ""}` : "no calls",
+    tools.length ? `${count(tools.length, "call")} (${names.join(", ")})${failed ? `, ${failed} failed` : ""}` : "no calls",
     usage && `${short(usage.inputTokens)} tokens in, ${short(usage.outputTokens)} out`,
     price && count(Math.round(100 * usage[price[0]]) / 100, price[1]),
   ].filter(Boolean).join(" · ");
