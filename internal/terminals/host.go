@@ -19,7 +19,8 @@ import (
 // abilities. It returns an error when it is asked for them.
 func (t *terminal) info() gateway.HostInfo {
 	return gateway.HostInfo{
-		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true,
+		LiveTools: true,
 		WhyNotNow: t.whyNotNow,
 		// These are the names of CLI 1.0.102 and earlier versions.
 		Aliases: map[string][]string{
