@@ -57,14 +57,15 @@ func releaseMemory(ctx context.Context) {
 // How far the heap grows between collections. In a quiet gateway, short-lived data leaves holes
 // between long-lived data such as a thousand sources, and more room means more holes. But
 // gcPercentQuiet also lowers Go's smallest heap to 1.2 MiB, which a gateway at work would collect
-// hundreds of times a second. It gets room for busyRoom bytes, at most gcPercentMost, or as many
-// as live if these are more.
+// hundreds of times a second. It gets room for busyRoom bytes, at most gcPercentMost. A large heap
+// gets no more than a quiet one: with 200 sessions and 500 providers at other gateways, as much
+// room as lives took a gateway beyond 60 MiB.
 const (
 	gcPercentStart = 100 // Go's own: the gateway is ready before the first collection
 	gcPercentQuiet = 30  // in percent of the live heap
 	gcPercentMost  = 300
 	busyBytes      = 1 << 20 // allocated in a restPeriod make a gateway at work
-	busyRoom       = 12 << 20
+	busyRoom       = 8 << 20
 )
 
 // gcPercent is how far a heap with live bytes grows, in percent, if the gateway has allocated
@@ -73,7 +74,7 @@ func gcPercent(allocated, live uint64) int {
 	if allocated < busyBytes {
 		return gcPercentQuiet
 	}
-	return int(min(gcPercentMost, max(100, 100*busyRoom/max(live, 1))))
+	return int(min(gcPercentMost, max(gcPercentQuiet, 100*busyRoom/max(live, 1))))
 }
 
 // adaptsGC reports whether the gateway chooses how far the heap grows, and not the user.

@@ -62,9 +62,9 @@ func TestGCPercent(t *testing.T) {
 		"at rest":                {0, 3 * mib, gcPercentQuiet},
 		"at rest with much":      {busyBytes - 1, 100 * mib, gcPercentQuiet},
 		"at work before a count": {busyBytes, 0, gcPercentMost},
-		"at work with little":    {busyBytes, 3 * mib, gcPercentMost},
-		"at work with some":      {500 * mib, 6 * mib, 200},
-		"at work with much":      {500 * mib, 100 * mib, 100},
+		"at work with little":    {busyBytes, 2 * mib, gcPercentMost},
+		"at work with some":      {500 * mib, 4 * mib, 200},
+		"at work with much":      {500 * mib, 100 * mib, gcPercentQuiet},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := gcPercent(test.allocated, test.live); got != test.want {
