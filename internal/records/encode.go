@@ -25,7 +25,7 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 // replaced.
 func appendRecord(line []byte, r *adminapi.Record) []byte {
 	line = append(line, `{"ts":"`...)
-	line = r.TS.UTC().AppendFormat(line, timeLayout)
+	line = appendTime(line, r.TS)
 	line = append(line, `","kind":"`...)
 	line = append(line, r.Kind...)
 	line = append(line, '"')
@@ -65,6 +65,9 @@ func appendText(line []byte, name, text string, limit int) []byte {
 	if text == "" {
 		return line
 	}
+	if isID(text) {
+		return append(append(append(append(line, name...), '"'), text...), '"')
+	}
 	if text = secrets.Redact(text); len(text) > limit {
 		text = text[:limit]
 		for !utf8.ValidString(text[max(0, len(text)-utf8.UTFMax):]) &&
@@ -74,6 +77,39 @@ func appendText(line []byte, name, text string, limit int) []byte {
 		text += "…"
 	}
 	return protocol.AppendText(append(line, name...), text)
+}
+
+// isID reports whether a text has the form of an id of a session, a call, a trace or a span, as
+// most texts of records do: hexadecimal digits, with a minus only where a UUID has one. Such a text
+// has no secret and needs no escape, and to search it for both was half of the time that a record
+// took.
+func isID(text string) bool {
+	if len(text) > len("01234567-89ab-cdef-0123-456789abcdef") {
+		return false
+	}
+	for i := range len(text) {
+		if !isHex[text[i]] && (text[i] != '-' || i != 8 && i != 13 && i != 18 && i != 23) {
+			return false
+		}
+	}
+	return true
+}
+
+// isHex are the digits of ids. Comparisons instead would often be predicted wrongly by the
+// processor, because the digits are random.
+var isHex = [256]bool{
+	'0': true, '1': true, '2': true, '3': true, '4': true, '5': true, '6': true, '7': true,
+	'8': true, '9': true, 'a': true, 'b': true, 'c': true, 'd': true, 'e': true, 'f': true,
+}
+
+// appendTime appends a time in timeLayout. Go formats RFC 3339 in half the time of other layouts.
+func appendTime(line []byte, t time.Time) []byte {
+	t = t.UTC()
+	line = t.AppendFormat(line, time.RFC3339)
+	dot := len(line) - len("Z")
+	line = strconv.AppendInt(line[:dot], int64(1_000_000+t.Nanosecond()/1000), 10)
+	line[dot] = '.' // instead of the 1, which keeps the zeros behind it
+	return append(line, 'Z')
 }
 
 // lineTime is how a time is written in a line.
