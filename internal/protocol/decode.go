@@ -90,13 +90,32 @@ func Object(data []byte, visit func(name string, value Raw) error) error {
 	s := scanner{data: data}
 	if found, ok := s.members(); ok {
 		for _, m := range found {
-			if err := visit(string(m.name), m.value); err != nil {
+			if err := visit(nameOf(m.name), m.value); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	return object(data, visit)
+}
+
+// nameOf is the text of a member's name. The names of the messages of a call cost no allocation.
+func nameOf(name []byte) string {
+	switch string(name) {
+	case "type":
+		return "type"
+	case "id":
+		return "id"
+	case "data":
+		return "data"
+	case "content":
+		return "content"
+	case "error":
+		return "error"
+	case "errorCode":
+		return "errorCode"
+	}
+	return string(name)
 }
 
 // object is [Object] by means of the JSON library. data is valid UTF-8.
