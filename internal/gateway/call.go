@@ -45,6 +45,7 @@ type call struct {
 
 	// Written by the goroutine that runs the call, before the call is pending.
 	id         uuid.UUID
+	idText     string // id as messages, records and spans have it; "" before it has one
 	route      *route
 	args       protocol.Raw // for the provider: callerArgs without target
 	target     string       // the instance that the caller chose, "" for any
@@ -281,6 +282,7 @@ func (c *call) addPending(r *routes) (bool, *protocol.Error) {
 		return false, errorf(protocol.CodeDisconnected, "provider %q disconnected", p.name)
 	}
 	c.id = newCallID()
+	c.idText = c.id.String()
 	if reason := c.pending.setCall(c); reason != "" {
 		return false, errorf(protocol.CodeCancelled, "%s", cancelledText(reason))
 	}
@@ -321,7 +323,7 @@ func (c *call) send() {
 
 func (c *call) message() *protocol.ToolCall {
 	return &protocol.ToolCall{
-		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args,
+		ID: c.idText, SessionID: c.session.id, Tool: c.tool.called, Args: c.args,
 		Traceparent: c.span.Traceparent,
 	}
 }
@@ -481,7 +483,8 @@ func (c *call) fail(err *protocol.Error) {
 
 // report counts the call and gives its caller the outcome.
 func (c *call) report(o Outcome) {
-	o.Duration = time.Since(c.begun)
+	now := time.Now()
+	o.Duration = now.Sub(c.begun)
 	if !o.Failed() {
 		o.Context = c.context
 	}
@@ -493,7 +496,7 @@ func (c *call) report(o Outcome) {
 	stats.CallMicros.Add(uint64(o.Duration.Microseconds()))
 	c.session.g.diag.noteCall(c, &o)
 	if c.session.g.o.Recorder != nil {
-		c.recordCall(&o)
+		c.recordCall(&o, now)
 	}
 	c.endSpan(&o)
 	c.countCall(&o)

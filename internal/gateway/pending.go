@@ -100,7 +100,7 @@ func (p *Provider) cancelPending(c *call, reason string) {
 		c.tool.slots.dequeue(c)
 		return
 	}
-	p.peer.Send(&protocol.ToolCancel{ID: c.id.String(), SessionID: c.session.id, Reason: reason})
+	p.peer.Send(&protocol.ToolCancel{ID: c.idText, SessionID: c.session.id, Reason: reason})
 	if c.tool.slots != nil {
 		c.keepsSlot = true
 		p.keepSlot(c.id, c.tool.slots)

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 	"tapgw/internal/secrets"
@@ -154,8 +152,8 @@ func (c *call) endSpan(o *Outcome) {
 	if !c.span.Exported() {
 		return
 	}
-	if c.id != uuid.Nil {
-		c.span.SetCallID(c.id.String())
+	if c.idText != "" {
+		c.span.SetCallID(c.idText)
 	}
 	if c.session.g.o.TraceContent {
 		c.span.SetContent(content(string(c.callerArgs)), content(o.Text()))
