@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A file with every key of a profile, and what it says.
+// A file with every key of a profile, and its values.
 const everyKey = `
 model = "m"
 effort = "xhigh"

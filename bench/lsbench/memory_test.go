@@ -16,12 +16,12 @@ import (
 	"tapgw/internal/proc"
 )
 
-// readme is what the model says in the turns of BenchmarkMemory.
+// readme is the model's answer in the turns of BenchmarkMemory.
 const readme = "# Title\n\nSome **bold** text, `code`, and [a link](https://example.com/).\n\n- one\n- two\n\n" +
 	"| a | b |\n|---|---|\n| 1 | 2 |\n\n```go\nfunc main() {}\n```\n"
 
-// memoryTurns are prompts for a model that does what they say, and then says what the tools
-// answered.
+// memoryTurns are prompts for a model that calls the tool in a prompt, and then repeats the tool's
+// result.
 var memoryTurns = []string{
 	`call:list_dir {"path":"."}`,
 	`call:run_in_terminal {"command":"cat README.md","explanation":"to see it"}`,
@@ -34,8 +34,8 @@ var memoryTurns = []string{
 }
 
 // BenchmarkMemory is the memory of lsclient itself, without the server, in a chat on a terminal
-// whose turns call tools and show Markdown: what it has at the prompt after the last turn, and the
-// most that it has had. Target: 24 MiB.
+// whose turns call tools and show Markdown: the memory at the prompt after the last turn, and the
+// most of all turns. Target: 24 MiB.
 func BenchmarkMemory(b *testing.B) {
 	s := newStage(b)
 	if err := os.WriteFile(filepath.Join(s.workspace, "README.md"), []byte(readme),

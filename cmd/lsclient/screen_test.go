@@ -81,8 +81,8 @@ func cmdResize(ts *testscript.TestScript, _ bool, args []string) {
 	tmux(ts, "resize-window", "-x", columns, "-y", rows)
 }
 
-// screen REGEXP: the terminal shows a match, at once or soon, also in what has scrolled away. With
-// ! it soon shows none. Lines have no spaces at their ends.
+// screen REGEXP waits until the terminal shows a match; lines that have scrolled away count. With !
+// it waits until there is no match. Lines have no spaces at their ends.
 func cmdScreen(ts *testscript.TestScript, neg bool, args []string) {
 	re := regexp.MustCompile("(?m)" + strings.Join(args, " "))
 	awaitScreen(ts, "match of "+re.String(), func(shown string) bool {

@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// A trace is shown as what is part of what, in the order in which it began. Nothing is left out,
-// whatever its parent.
+// A trace is shown as a tree: each record below its parent, in the order in which they began. A
+// record whose parent is missing is shown too.
 func TestPlaceAll(t *testing.T) {
 	record := func(kind, span, parent string, end, took int) adminapi.Record {
 		return adminapi.Record{Kind: kind, Span: span, Parent: parent, DurationMs: float64(took),

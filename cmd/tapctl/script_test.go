@@ -244,8 +244,8 @@ func cmdBegin(ts *testscript.TestScript, _ bool, args []string) {
 	}, args[2:]...)
 }
 
-// cmdCaptured sets a variable to what the first group of a pattern matches in what a command has
-// written to stderr.
+// cmdCaptured finds a pattern in the stderr of a command, and sets a variable to the text of the
+// pattern's first group.
 func cmdCaptured(ts *testscript.TestScript, _ bool, args []string) {
 	text := processOf(ts, args[1]).errors.String()
 	found := regexp.MustCompile(args[2]).FindStringSubmatch(text)

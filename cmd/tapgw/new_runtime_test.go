@@ -11,8 +11,8 @@ import (
 )
 
 // TestNewProvider writes a provider in each language beside a gateway that runs, calls its tool,
-// and runs its own test. Nothing comes from the network: Go's modules are those of this build, ws
-// is what make runtime installed, and websockets is Debian's.
+// and runs its own test. Nothing comes from the network: Go's modules are those of this build, make
+// runtime has installed ws, and websockets is Debian's.
 func TestNewProvider(t *testing.T) {
 	env := map[string]string{"GOPROXY": "off", "GOFLAGS": "", "PYTHONDONTWRITEBYTECODE": "1"}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {

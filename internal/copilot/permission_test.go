@@ -220,7 +220,7 @@ func TestReadsOfTokens(t *testing.T) {
 	}
 }
 
-// A person is shown all of what would be done, and a model's reasons in one short line.
+// A person is shown the whole action, and a model's reasons in one short line.
 func TestPermissionQuestionIsWhole(t *testing.T) {
 	long := "git status " + strings.Repeat("x", 40_000) + "; rm -rf END"
 	q := permissionQuestion(&rpc.PermissionRequestShell{

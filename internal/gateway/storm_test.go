@@ -94,7 +94,7 @@ type world struct {
 	slots     map[*slots]bool
 }
 
-// callRecord is what happened to a call: its outcome at the caller, its runs at
+// callRecord is the history of a call: its outcome at the caller, its runs at
 // providers, and its gates.
 type callRecord struct {
 	ended                   atomic.Int32

@@ -20,7 +20,7 @@ console.log(JSON.stringify(pairs.map(([pattern, text]) => {
 	}
 })));`
 
-// atoms are what random patterns consist of.
+// atoms are the parts of random patterns.
 var atoms = []string{
 	"a", "b", "B", "7", "_", "é", "ſ", "İ", "K", "-", " ", ".", `\.`, `\d`, `\D`, `\w`, `\W`, `\s`,
 	`\S`, `\b`, `\B`,
